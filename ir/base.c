@@ -13,8 +13,8 @@
 const char *atoll_status_text(atoll_status code)
 {
     switch (code) {
-#define X(name, number, text) \
-    case ATOLL_##name:        \
+#define X(name, number, text)                                                                      \
+    case ATOLL_##name:                                                                             \
         return text;
 #include "atoll/status.def"
 #undef X
@@ -102,7 +102,8 @@ void *arena_alloc(struct arena *a, size_t size)
     if (block == NULL || at > block->size || size > block->size - at) {
         size_t wanted = 16384 - sizeof(struct arena_block);
         struct arena_block *fresh = new_block(size > wanted / 2 ? size : wanted);
-        if (size > wanted / 2 && block != NULL) {  /* big ones go behind, so the open block stays open */
+        if (size > wanted / 2 &&
+            block != NULL) { /* big ones go behind, so the open block stays open */
             fresh->next = block->next;
             block->next = fresh;
         } else {

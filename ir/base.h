@@ -18,12 +18,12 @@ typedef atoll_status status;
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Evaluates an expression of type status; leaves the function with it when it is not OK. */
-#define TRY(expr)                            \
-    do {                                     \
-        status try_status_ = (expr);         \
-        if (try_status_ != ATOLL_OK) {       \
-            return try_status_;              \
-        }                                    \
+#define TRY(expr)                                                                                  \
+    do {                                                                                           \
+        status try_status_ = (expr);                                                               \
+        if (try_status_ != ATOLL_OK) {                                                             \
+            return try_status_;                                                                    \
+        }                                                                                          \
     } while (0)
 
 /* What went wrong, in one line: what was found, what was expected, where, what to do.
@@ -42,21 +42,23 @@ status fail(struct error *e, status code, const char *format, ...)
 struct arena_block;
 struct arena {
     struct arena_block *blocks;
-    size_t used;  /* bytes handed out */
+    size_t used; /* bytes handed out */
 };
 
-/* Never NULL: when the host has no memory it leaves by longjmp to the thread's recovery point, which
- * frees the arenas; without a recovery point it aborts (a bug of ours: each public entry sets one). */
+/* Never NULL: when the host has no memory it leaves by longjmp to the thread's recovery point,
+ * which frees the arenas; without a recovery point it aborts (a bug of ours: each public entry sets
+ * one). */
 void *arena_alloc(struct arena *a, size_t size);
 char *arena_text(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_copy_text(struct arena *a, const char *text);
 void *arena_copy(struct arena *a, const void *data, size_t size);
 void arena_free(struct arena *a);
 
-#define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))
+#define ARENA_NEW(a, type)      ((type *)arena_alloc((a), sizeof(type)))
 #define ARENA_ARRAY(a, type, n) ((type *)arena_alloc((a), sizeof(type) * (size_t)(n)))
 
-/* Grows an array held in an arena: returns it unchanged while n < *capacity, else a copy twice as long. */
+/* Grows an array held in an arena: returns it unchanged while n < *capacity, else a copy twice as
+ * long. */
 void *arena_grow(struct arena *a, void *array, size_t n, uint32_t *capacity, size_t item_size);
 
 /* One recovery point a thread:  struct recovery r; if (arena_recover(&r)) { free arenas; return
@@ -72,7 +74,8 @@ void arena_recover_end(struct recovery *r);
 /* For tests: the n-th allocation from now on fails (0: none). Thread-local. */
 void arena_fail_after(uint64_t n);
 
-/* Growable text in an arena. Zero-initialise with .arena set. text.data is NUL-terminated or NULL. */
+/* Growable text in an arena. Zero-initialise with .arena set. text.data is NUL-terminated or NULL.
+ */
 struct text {
     struct arena *arena;
     char *data;
