@@ -228,6 +228,15 @@ static bool class_named(const char *word, enum amp_class *out)
     return false;
 }
 
+/* Lowering needs a dtype to lower to. */
+static status need_low(const struct reader *r, enum amp_class class)
+{
+    return class == AMP_LOWER && r->out->low == DTYPE_NONE
+               ? refuse(r, "nothing to lower to under fp32 for class", "lower",
+                        "a low base before it, such as: base bf16")
+               : ATOLL_OK;
+}
+
 static status read_base(struct reader *r, const char *const words[MAX_WORDS], uint32_t n)
 {
     const struct policy *base;
@@ -257,6 +266,7 @@ static status read_op(struct reader *r, const char *const words[MAX_WORDS], uint
     if (!class_named(words[2], &row.class)) {
         return refuse(r, "no class", words[2], "inherit lower fp32 fp32_out promote banned");
     }
+    TRY(need_low(r, row.class));
     r->ops = arena_grow(r->arena, r->ops, r->out->n_ops, &r->op_capacity, sizeof *r->ops);
     r->ops[r->out->n_ops++] = row;
     r->out->ops = r->ops;
@@ -279,6 +289,7 @@ static status read_node(struct reader *r, const char *const words[MAX_WORDS], ui
                           "f16 bf16 f32, or inherit lower fp32 fp32_out promote banned");
         }
     }
+    TRY(need_low(r, row.class));
     r->nodes = arena_grow(r->arena, r->nodes, r->out->n_nodes, &r->node_capacity, sizeof *r->nodes);
     r->nodes[r->out->n_nodes++] = row;
     r->out->nodes = r->nodes;
