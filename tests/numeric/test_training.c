@@ -231,7 +231,7 @@ START_TEST(clipping_follows)
     int steps = read_gradients(f, gradients), n = 0;
     for (; find_section(f, "clip"); n++) {
         read_numbers(f, &max_norm, 1);
-        struct train_options o = options("sgd,lr=1", NULL);
+        struct train_options o = options("sgd,lr=0.05", NULL);
         o.max_norm = max_norm;
         struct session s = {0};
         start_given(&s, &o);
