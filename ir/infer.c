@@ -1,6 +1,7 @@
 /* Type inference, one function per shape rule that ops.def names. Every refusal says which op, what
  * it found and what it expected. Rules see operands that are already well typed. */
 #include "infer.h"
+#include "compute.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,34 +48,6 @@ static status refuse(struct graph *g, const struct node *n, status code, const c
 
 /* ---- dtypes ---- */
 
-/* The promotion of operands from `first` on: weak numbers take part only when nothing else decides.
- */
-static enum dtype promoted(const struct graph *g, const struct node *n, uint32_t first)
-{
-    enum dtype strong = DTYPE_NONE, weak = DTYPE_NONE;
-    for (uint32_t i = first; i < n->n_operands; i++) {
-        const struct node *o = operand(g, n, i);
-        bool is_weak = o->op == OP_constant && node_bool(o, "weak");
-        enum dtype *to = is_weak ? &weak : &strong;
-        *to = dtype_promote(*to, o->dtype);
-    }
-    if (strong == DTYPE_NONE) {
-        return weak;
-    }
-    /* A whole number leaves integers integers; any other weak number makes them f32. */
-    if (weak != DTYPE_NONE && dtype_is_float(weak) && !dtype_is_float(strong)) {
-        for (uint32_t i = first; i < n->n_operands; i++) {
-            const struct node *o = operand(g, n, i);
-            double v = node_float(o, "value");
-            if (o->op == OP_constant && node_bool(o, "weak") &&
-                !(v >= -9e15 && v <= 9e15 && v == (double)(int64_t)v)) {
-                return F32;
-            }
-        }
-    }
-    return strong;
-}
-
 static status infer_dtype(struct graph *g, struct node *n)
 {
     enum op_types types = op_info[n->op].types;
@@ -93,10 +66,10 @@ static status infer_dtype(struct graph *g, struct node *n)
                               "expected bool operands; hint: compare with 0 first");
             }
         }
-        n->dtype = types == TYPES_B ? BOOL : promoted(g, n, 1);
+        n->dtype = types == TYPES_B ? BOOL : operands_promoted(g, n, 1);
         return ATOLL_OK;
     }
-    enum dtype t = promoted(g, n, 0);
+    enum dtype t = operands_promoted(g, n, 0);
     if (types == TYPES_C) {
         n->dtype = BOOL;
         return ATOLL_OK;
