@@ -8,16 +8,12 @@
 
 #include <string.h>
 
+#include "ir/compute.h"
 #include "policy.h"
 
 static bool is_wide(enum dtype t)
 {
     return t == F32 || t == F64;
-}
-
-static bool is_weak(const struct node *n)
-{
-    return n->op == OP_constant && node_bool(n, "weak");
 }
 
 static bool same_text(const char *a, const char *b)
@@ -83,7 +79,7 @@ static bool is_candidate(const struct graph *g, const struct growth *w, const st
     for (uint32_t i = 0; i < n->n_operands; i++) {
         const struct node *o = graph_node(g, n->operands[i]);
         bool is_grown = w->grows[n->operands[i].id];
-        if (dtype_is_float(o->dtype) && !is_grown && !is_weak(o)) {
+        if (dtype_is_float(o->dtype) && !is_grown && !node_is_weak(o)) {
             return false;
         }
         has_grown = has_grown || is_grown;
