@@ -293,15 +293,23 @@ A_FN float m_pow(float x, float y)
     q = A_FMA(q, r, 0.693147182f);
     float z = a_scale(A_FMA(q, r, 1.0f), a_bits(t) - 0x4b400000u);
 
+    /* |x| = 0, inf or NaN, and infinite y, sit at the edges; `parity` is 0 unless y is odd. */
+    uint32_t y_size = a_bits(y) & 0x7fffffffu;
     float half = y * 0.5f;
-    int whole = A_FLOOR(y) == y, odd = whole & (A_FLOOR(half) != half);
+    int whole = A_FLOOR(y) == y;
+    uint32_t parity = A_FLOOR(half) != half ? a_bits(x) & 0x80000000u : 0u;
     float edge = (a < 1.0f) == (y > 0.0f) ? 0.0f : A_INFINITY;
-    z = (a == 0.0f) | (a == A_INFINITY) | (m_abs(y) == A_INFINITY) ? edge : z;
-    z = (a == 1.0f) & (m_abs(y) == A_INFINITY) ? 1.0f : z;
-    z = odd != 0 ? a_float(a_bits(z) | (a_bits(x) & 0x80000000u)) : z;
-    z = (x < 0.0f) & (a != A_INFINITY) & (whole == 0) ? A_NAN : z;
-    z = (x != x) | (y != y) ? A_NAN : z;
-    return (x == 1.0f) | (y == 0.0f) ? 1.0f : z;
+    z = a_bits(a) - 1u >= 0x7f7fffffu ? edge : z;
+    edge = a == 1.0f ? 1.0f : edge;
+    z = y_size == 0x7f800000u ? edge : z;
+    z = a_float(a_bits(z) | (whole ? parity : 0u));
+    uint32_t fraction = whole ? 0u : a_bits(x) >> 31;
+    fraction = a_bits(a) - 1u >= 0x7f7fffffu ? 0u : fraction;
+    z = fraction != 0u ? A_NAN : z;
+    z = a_bits(a) > 0x7f800000u ? A_NAN : z;
+    z = y_size > 0x7f800000u ? A_NAN : z;
+    z = y_size == 0u ? 1.0f : z;
+    return x == 1.0f ? 1.0f : z;
 }
 
 /* atan on [0, 1]. */
@@ -328,7 +336,8 @@ A_FN float m_atan2(float y, float x)
     float r = a_atan_reduced(q);
     r = a > b ? 1.57079637f - (r + 4.37113883e-08f) : r;
     r = a_bits(x) >> 31 != 0u ? 3.14159274f - (r + 8.74227766e-08f) : r;
-    r = (x != x) | (y != y) ? A_NAN : r;
+    r = a != a ? A_NAN : r;
+    r = b != b ? A_NAN : r;
     return a_with_sign(r, y);
 }
 
