@@ -1,5 +1,6 @@
-/* codegen/: kernels as data, then as text. A kernel description is what a fusion group becomes: loops over a domain, loads and stores by
- * affine maps, scalar instructions in SSA form with their rounding points, reductions by phase. Two printers read it. */
+/* codegen/: kernels as data, then as text. A kernel description is what a fusion group becomes:
+ * loops over a domain, loads and stores by affine maps, scalar instructions in SSA form with their
+ * rounding points, reductions by phase. Two printers read it. */
 #ifndef ATOLL_CODEGEN_KERNEL_H
 #define ATOLL_CODEGEN_KERNEL_H
 
@@ -54,10 +55,10 @@ struct kernel_arg {
 struct kernel {
     const char *name; /* k3_softmax: unique in a plan */
     enum group_kind kind;
-    uint32_t rank;                        /* axes after collapsing */
+    uint32_t rank; /* axes after collapsing */
     struct dim domain[MAX_RANK];
-    uint32_t first_axis, n_axes;          /* reduced axes; ROW: the inner loop's axes, always trailing */
-    bool is_flat;                         /* one row over everything: its length is the argument n */
+    uint32_t first_axis, n_axes; /* reduced axes; ROW: the inner loop's axes, always trailing */
+    bool is_flat;                /* one row over everything: its length is the argument n */
     uint32_t n_phases;
     uint32_t n_insts, n_stores, n_args;
     struct inst *insts;
@@ -66,15 +67,16 @@ struct kernel {
     const char *comment; /* the ops it stands for */
 };
 
-/* A generated kernel: p are the arguments' pointers in args order, d the symbols' values by id, n the flat length. */
+/* A generated kernel: p are the arguments' pointers in args order, d the symbols' values by id, n
+ * the flat length. */
 typedef void kernel_fn(void *const *p, const int64_t *d, int64_t n);
 
 /* Group to kernel; everything is allocated in arena. Kinds ROW and COLUMN only. */
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
                     struct arena *arena, struct kernel *out, struct error *e);
 
-/* C source of a kernel function called `name`; prologue: what stands once before all kernels of a unit (needs: ops used so far are
- * emitted by emit_helpers from the same kernels). */
+/* C source of a kernel function called `name`; prologue: what stands once before all kernels of a
+ * unit (needs: ops used so far are emitted by emit_helpers from the same kernels). */
 void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n);
 void emit_kernel_c(struct text *t, const struct kernel *k, const char *name);
 

@@ -1,6 +1,7 @@
-/* Fusion group -> kernel description. Loads resolve views to strides over the domain, adjacent axes that every map walks in step
- * collapse into one, and each instruction gets the phase in which it can run.
- * Invariant: instructions stand in SSA order and round exactly where the graph's nodes do. */
+/* Fusion group -> kernel description. Loads resolve views to strides over the domain, adjacent axes
+ * that every map walks in step collapse into one, and each instruction gets the phase in which it
+ * can run. Invariant: instructions stand in SSA order and round exactly where the graph's nodes do.
+ */
 #include "kernel.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static uint32_t arg_for(struct lowering *l, value v, bool is_written)
     return k->n_args++;
 }
 
-/* An access over the operand's own shape, spread over the domain: aligned from the last axis, size 1 broadcasts. */
+/* An access over the operand's own shape, spread over the domain: aligned from the last axis, size
+ * 1 broadcasts. */
 static struct index_map spread(const struct lowering *l, const struct shape *shape,
                                const struct access *a)
 {
@@ -81,7 +83,8 @@ static uint32_t inline_inst(struct lowering *l, value v)
     return add_inst(l, &inst);
 }
 
-/* The instruction that gives operand v inside the kernel, adding a load when it comes from memory. */
+/* The instruction that gives operand v inside the kernel, adding a load when it comes from memory.
+ */
 static status operand_inst(struct lowering *l, value v, uint32_t *out)
 {
     const struct node *n = graph_node(l->g, v);
@@ -105,8 +108,9 @@ static status operand_inst(struct lowering *l, value v, uint32_t *out)
             return ATOLL_OK;
         }
         if (!access_of(l->g, l->p->is_stored, v, &a)) {
-            return fail(l->e, ATOLL_INTERNAL, "lower: node %u (%s) is read through a view that is not affine",
-                        v.id, op_info[n->op].name);
+            return fail(l->e, ATOLL_INTERNAL,
+                        "lower: node %u (%s) is read through a view that is not affine", v.id,
+                        op_info[n->op].name);
         }
         struct inst load = {.kind = INST_LOAD,
                             .dtype = n->dtype,
@@ -150,9 +154,13 @@ static status member_inst(struct lowering *l, value v)
             return ATOLL_OK;
         }
         if (!is_affine) {
-            return fail(l->e, ATOLL_INTERNAL, "lower: view %u (%s) is not affine", v.id, op_info[n->op].name);
+            return fail(l->e, ATOLL_INTERNAL, "lower: view %u (%s) is not affine", v.id,
+                        op_info[n->op].name);
         }
-        inst = (struct inst){.kind = INST_LOAD, .dtype = n->dtype, .compute = dtype_compute(n->dtype), .name = n->name};
+        inst = (struct inst){.kind = INST_LOAD,
+                             .dtype = n->dtype,
+                             .compute = dtype_compute(n->dtype),
+                             .name = n->name};
         inst.arg = arg_for(l, a.base, false);
         inst.map = spread(l, &n->shape, &a);
     } else {
@@ -185,7 +193,8 @@ static void add_stores(struct lowering *l)
         if (!l->p->is_stored[v.id]) {
             continue;
         }
-        k->stores = arena_grow(l->arena, k->stores, k->n_stores, &l->store_capacity, sizeof *k->stores);
+        k->stores =
+            arena_grow(l->arena, k->stores, k->n_stores, &l->store_capacity, sizeof *k->stores);
         struct store s = {.inst = l->inst_of[v.id] - 1, .arg = arg_for(l, v, true)};
         dense_map(l, &graph_node(l->g, v)->shape, &s.map);
         s.is_row = !shape_equal(&graph_node(l->g, v)->shape, &l->group->domain) ||
@@ -321,7 +330,13 @@ status kernel_lower(const struct graph *g, const struct partition *p, uint32_t g
                     struct arena *arena, struct kernel *out, struct error *e)
 {
     struct arena scratch = {0};
-    struct lowering l = {.g = g, .p = p, .group = &p->groups[group], .group_id = group + 1, .arena = arena, .k = out, .e = e};
+    struct lowering l = {.g = g,
+                         .p = p,
+                         .group = &p->groups[group],
+                         .group_id = group + 1,
+                         .arena = arena,
+                         .k = out,
+                         .e = e};
     l.inst_of = ARENA_ARRAY(&scratch, uint32_t, g->n_nodes);
     *out = (struct kernel){.kind = l.group->kind, .rank = l.group->domain.rank};
     memcpy(out->domain, l.group->domain.dims, sizeof out->domain);
