@@ -24,8 +24,8 @@ bool plan_keeps(const struct node *n)
 
 #define FEATURES(X)                                                                                \
     X("avx2")                                                                                      \
-    X("fma") X("f16c") X("bmi2") X("avx512f") X("avx512bw") X("avx512vl") X("avx512dq")            \
-        X("avx512bf16")
+    X("fma")                                                                                       \
+    X("f16c") X("bmi2") X("avx512f") X("avx512bw") X("avx512vl") X("avx512dq") X("avx512bf16")
 
 void plan_features(struct text *t)
 {
