@@ -383,26 +383,26 @@ A_FN float m_round(float x)
 #else
 #define A_LIBM(name) __builtin_##name
 #endif
-#define A_LIBM(name, libm)                                                                          \
+#define A_F64(name, libm)                                                                          \
     A_FN double m_##name##_f64(double x)                                                           \
     {                                                                                              \
         return A_LIBM(libm)(x);                                                                    \
     }
-A_LIBM(exp, exp)
-A_LIBM(expm1, expm1)
-A_LIBM(log, log)
-A_LIBM(log1p, log1p)
-A_LIBM(tanh, tanh)
-A_LIBM(erf, erf)
-A_LIBM(sin, sin)
-A_LIBM(cos, cos)
-A_LIBM(atan, atan)
-A_LIBM(sqrt, sqrt)
-A_LIBM(floor, floor)
-A_LIBM(ceil, ceil)
-A_LIBM(trunc, trunc)
-A_LIBM(round, rint)
-A_LIBM(abs, fabs)
+A_F64(exp, exp)
+A_F64(expm1, expm1)
+A_F64(log, log)
+A_F64(log1p, log1p)
+A_F64(tanh, tanh)
+A_F64(erf, erf)
+A_F64(sin, sin)
+A_F64(cos, cos)
+A_F64(atan, atan)
+A_F64(sqrt, sqrt)
+A_F64(floor, floor)
+A_F64(ceil, ceil)
+A_F64(trunc, trunc)
+A_F64(round, rint)
+A_F64(abs, fabs)
 
 A_FN double m_pow_f64(double x, double y)
 {
