@@ -72,7 +72,7 @@ A_FN float m_expm1(float x)
     return a_with_sign(n == 0u ? q : r + r, x);
 }
 
-/* a / b to about half an ulp for b and a / b well inside the normal range: a linear guess of 1/b on
+/* a / (b + b_low) to about half an ulp for b well inside the normal range: a linear guess of 1/b on
  * the bits, two cubic Newton steps, and a correction by the remainder. Cheaper than a vector
  * divide. */
 A_FN float a_quotient(float a, float b, float b_low)
@@ -96,7 +96,8 @@ A_FN float m_tanh(float x)
     float q = a_expm1_reduced(a + a, &n);
     float s = a_power_of_two(n);
     float e = A_FMA(s, q, s - 1.0f);
-    return a_with_sign(a_quotient(e, e + 2.0f, 0.0f), x);
+    float d = e + 2.0f;
+    return a_with_sign(a_quotient(e, d, e - (d - 2.0f)), x);
 }
 
 /* 1 / (1 + exp(-x)), from e = exp(-|x|): no overflow, and small results keep their precision. */
@@ -218,7 +219,7 @@ A_FN float a_quadrant(float x, uint32_t *quadrant)
     return u < 0x7f800000u ? r : A_NAN;
 }
 
-/* sin(r + quadrant pi/2) for 0 <= r or |r| <= pi/4. */
+/* sin(r + quadrant pi/2) for |r| <= pi/4. */
 A_FN float a_sin_quadrant(float r, uint32_t quadrant)
 {
     float z = r * r;
