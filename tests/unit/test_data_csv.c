@@ -235,8 +235,7 @@ END_TEST
 
 START_TEST(the_digits)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/examples/data/digits.csv.gz", getenv("ATOLL_SOURCE"));
+    const char *path = ATOLL_SOURCE_DIR "/examples/data/digits.csv.gz";
     struct dataset_options o = {.scale = 1.0f / 16};
     struct dataset d;
     struct error e = {0};
