@@ -170,8 +170,9 @@ static void accumulate(struct step *s)
     }
 }
 
-/* Tests each gradient before and after it is multiplied by r = f32(1/f64(S)): a small S can
- * overflow it there. */
+/* g <- g r, r = f32(1/f64(S)), and which gradient is not finite. One test after the product covers
+ * the one before it: r is above 0, so what is infinite or NaN stays so; and it sees what a small S
+ * makes overflow, which a test before the product cannot. */
 static void unscale_and_test(struct step *s)
 {
     value r = {0};
@@ -181,12 +182,8 @@ static void unscale_and_test(struct step *s)
     }
     s->first_nonfinite = graph_constant(s->g, -1.0, I32);
     for (uint32_t i = s->n; i-- > 0;) {
-        value tested[2] = {s->grads[i]};
-        if (r.id != 0) {
-            s->grads[i] = op2(s, OP_unscale, s->grads[i], r);
-            tested[1] = s->grads[i];
-        }
-        value good = graph_add(s->g, OP_all_finite, tested, r.id != 0 ? 2 : 1, NULL, 0);
+        s->grads[i] = r.id != 0 ? op2(s, OP_unscale, s->grads[i], r) : s->grads[i];
+        value good = graph_add(s->g, OP_all_finite, &s->grads[i], 1, NULL, 0);
         value index = graph_constant(s->g, (double)i, I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }

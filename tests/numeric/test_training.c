@@ -3,6 +3,8 @@
  * make_training.py). The loss is sum(p gp) + sum(q gq): the gradients are what the fixture says.
  * Tolerances: 2e-6 relative on parameters (f32, 50 steps), 1e-6 on learning rates, exact scaler. */
 #include "ir/eval.h"
+#include "ir/verify.h"
+#include "passes/decompose.h"
 #include "passes/train_step.h"
 
 #include "tests/suite.h"
@@ -58,6 +60,10 @@ static void start(struct session *s, const struct graph *model, const struct tra
     s->g = graph_like(model);
     code = decompose_pass(whole, s->g, &p, NULL);
     ck_assert_msg(code == ATOLL_OK, "%s", s->g->error.text);
+    struct error e = {0};
+    ck_assert_msg(graph_verify(whole, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(graph_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(primitive_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
     graph_destroy(whole);
     for (uint32_t i = 1; i < s->g->n_nodes; i++) {
         const struct node *n = &s->g->nodes[i];
