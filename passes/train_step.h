@@ -53,6 +53,8 @@ struct train_options train_options_default(void);
  */
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e);
+/* The learning rate, f64, after k accepted steps (f64). */
+value train_schedule(struct graph *g, const struct schedule *c, value base, value k);
 status train_options_check(const struct train_options *o, struct error *e);
 
 #endif
