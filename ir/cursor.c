@@ -157,7 +157,7 @@ static status parse_dim(struct parser *p, bool may_infer, struct dim *out)
             TRY(expect_integer(p, 0, INT64_MAX, "a size: an integer >= 0 or a symbol", &n));
             factor = dim_of(n);
         } else {
-            const char *name;
+            const char *name = NULL;
             TRY(expect_name(p, "a size: an integer >= 0 or a symbol", &name));
             uint8_t symbol = graph_symbol(p->graph, name);
             TRY(builder_status(p, &at));

@@ -10,12 +10,12 @@
 #include "codegen/prelude/math.h"
 #include "codegen/prelude/philox.h"
 
-static void fill(struct tensor *t, double value)
+static void fill(struct tensor *t, double number)
 {
     size_t bytes = dtype_info[t->dtype].bytes;
     unsigned char *p = t->data;
     for (int64_t i = 0; i < tensor_count(t); i++) {
-        dtype_store(t->dtype, p + (size_t)i * bytes, value);
+        dtype_store(t->dtype, p + (size_t)i * bytes, number);
     }
 }
 
@@ -52,18 +52,18 @@ status init_leaf(const struct node *n, uint64_t seed, struct tensor *out, struct
     }
     bool is_uniform = strncmp(init, "uniform:", 8) == 0,
          is_normal = strncmp(init, "normal:", 7) == 0;
-    const char *number = is_uniform ? init + 8 : is_normal ? init + 7 : init;
-    double value = strtod(number, &end);
-    if (end == number || *end != '\0') {
+    const char *text = is_uniform ? init + 8 : is_normal ? init + 7 : init;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0') {
         return fail(e, ATOLL_USAGE,
                     "%%%s: init \"%s\": expected zeros, ones, a number, uniform:BOUND, normal:STD "
                     "or linear",
                     n->name, init);
     }
     if (is_uniform || is_normal) {
-        draw(out, seed, stream, value, is_normal);
+        draw(out, seed, stream, number, is_normal);
     } else {
-        fill(out, value);
+        fill(out, number);
     }
     return ATOLL_OK;
 }
