@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "ir/compute.h"
 #include "policy.h"
 
 /* What was cast to what: entries by (value in out, dtype). */
@@ -79,22 +80,17 @@ static value cast_once(struct caster *c, struct graph *out, value v, enum dtype 
 
 /* ---- what a class does to a node ---- */
 
-static bool is_weak(const struct node *n)
-{
-    return n->op == OP_constant && node_bool(n, "weak");
-}
-
 /* Floats other than f64; weak numbers take part at compute precision anyway. */
 static bool is_eligible(const struct node *n)
 {
-    return dtype_is_float(n->dtype) && n->dtype != F64 && !is_weak(n);
+    return dtype_is_float(n->dtype) && n->dtype != F64 && !node_is_weak(n);
 }
 
 static bool has_f64(const struct graph *out, const value *operands, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct node *o = graph_node(out, operands[i]);
-        if (o->dtype == F64 && !is_weak(o)) {
+        if (o->dtype == F64 && !node_is_weak(o)) {
             return true;
         }
     }
