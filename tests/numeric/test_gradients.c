@@ -4,6 +4,7 @@
  * `test_gradients --table` prints the worst error of each op. */
 #include "gradient_cases.h"
 #include "ir/eval.h"
+#include "ir/parse.h"
 #include "ir/verify.h"
 #include "passes/decompose.h"
 #include "passes/gradients.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 4, MAX_ELEMENTS = 64 };
+enum { MAX_OPERANDS = 7, MAX_ELEMENTS = 64 };
 
 struct leaf {
     char letter;
@@ -81,6 +82,46 @@ static void fill(struct leaf *l)
     }
 }
 
+/* Differentiates and decomposes what is built, and verifies both. */
+static void make_ready(struct problem *p, bool verifies)
+{
+    struct graph *gradients = graph_like(p->built);
+    struct error e = {0};
+    p->ready = graph_like(p->built);
+    status code = autodiff_pass(p->built, gradients, NULL, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", gradients->error.text);
+    code = decompose_pass(gradients, p->ready, NULL, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", p->ready->error.text);
+    if (verifies) {
+        ck_assert_msg(graph_verify(gradients, &e) == ATOLL_OK, "%s", e.text);
+        ck_assert_msg(graph_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
+    }
+    ck_assert_msg(primitive_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(gradients);
+}
+
+/* A model as text: its parameters are differentiated, integers are drawn from 0 to 2. */
+static void parse_model(struct problem *p, const char *text)
+{
+    struct error e = {0};
+    p->built = graph_parse(text, strlen(text), "model", &e);
+    ck_assert_msg(p->built != NULL, "%s", e.text);
+    for (uint32_t i = 1; i < p->built->n_nodes; i++) {
+        const struct node *n = &p->built->nodes[i];
+        if (n->op < OP_input || n->op > OP_scalar) {
+            continue;
+        }
+        bool is_float = dtype_is_float(n->dtype);
+        struct leaf *l = &p->leaves[p->n_leaves++];
+        *l = (struct leaf){.v = {i}, .low = is_float ? -1.0 : 0.0, .high = is_float ? 1.0 : 2.0};
+        l->letter = n->op == OP_param ? 'f' : n->op == OP_state ? 's' : is_float ? 'x' : 'i';
+        snprintf(l->name, sizeof l->name, "%s", n->name);
+        l->count = shape_count_value(&n->shape, NULL);
+    }
+    p->n_operands = p->n_leaves;
+    make_ready(p, true);
+}
+
 /* loss = sum(op(...) r), r random, or ones */
 static void build(struct problem *p, enum op op, const char *operands, const struct attr *attrs,
                   bool is_weighted)
@@ -113,19 +154,7 @@ static void build(struct problem *p, enum op op, const char *operands, const str
                      ? y
                      : graph_reduce(p->built, OP_sum, y, NULL, 0, false);
     graph_output(p->built, "loss", loss);
-    struct graph *gradients = graph_like(p->built);
-    p->ready = graph_like(p->built);
-    status code = autodiff_pass(p->built, gradients, NULL, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", gradients->error.text);
-    code = decompose_pass(gradients, p->ready, NULL, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", p->ready->error.text);
-    struct error e = {0};
-    if (op != OP_scale_loss) { /* whose gradient is scaled, as the verifier rightly says */
-        ck_assert_msg(graph_verify(gradients, &e) == ATOLL_OK, "%s", e.text);
-        ck_assert_msg(graph_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
-    }
-    ck_assert_msg(primitive_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
-    graph_destroy(gradients);
+    make_ready(p, op != OP_scale_loss); /* the verifier wants a user's gradient unscaled */
 }
 
 static void finish(struct problem *p)
@@ -175,29 +204,36 @@ static double difference(struct problem *p, struct leaf *l, int64_t i)
     return (f[0] - 8.0 * f[1] + 8.0 * f[2] - f[3]) / (12.0 * h);
 }
 
-static double worst_error(const struct gradient_case *c)
+/* Over every element of every parameter, for two draws of the leaves. */
+static double worst_of(struct problem *p)
 {
-    struct problem p = {.float_dtype = F32};
     double worst = 0.0, got[MAX_ELEMENTS];
-    build(&p, c->op, c->operands, c->attrs, true);
     for (int seed = 1; seed <= 2; seed++) {
         random_state = (uint64_t)seed * 77U;
-        for (uint32_t i = 0; i < p.n_leaves; i++) {
-            fill(&p.leaves[i]);
+        for (uint32_t i = 0; i < p->n_leaves; i++) {
+            fill(&p->leaves[i]);
         }
-        for (uint32_t i = 0; i < p.n_operands; i++) {
-            struct leaf *l = &p.leaves[i];
+        for (uint32_t i = 0; i < p->n_operands; i++) {
+            struct leaf *l = &p->leaves[i];
             if (l->letter != 'f') {
                 continue;
             }
-            run(&p, gradient_output(&p, i), false, got);
+            run(p, gradient_output(p, i), false, got);
             for (int64_t k = 0; k < l->count; k++) {
-                double want = difference(&p, l, k);
+                double want = difference(p, l, k);
                 double error = fabs(got[k] - want) / fmax(1.0, fabs(want));
                 worst = error > worst || isnan(error) ? error : worst;
             }
         }
     }
+    return worst;
+}
+
+static double worst_error(const struct gradient_case *c)
+{
+    struct problem p = {.float_dtype = F32};
+    build(&p, c->op, c->operands, c->attrs, true);
+    double worst = worst_of(&p);
     finish(&p);
     return worst;
 }
@@ -208,6 +244,36 @@ START_TEST(gradient_matches_differences)
     double worst = worst_error(c);
     ck_assert_msg(worst <= 1e-7, "%s(%s): worst relative error %g", op_info[c->op].name,
                   c->operands, worst);
+}
+END_TEST
+
+/* Values used twice, broadcasts on both sides, and rules behind one another. */
+static const char *const models[] = {
+    "graph @fan(%a: f32[3] param, %b: f32[2,3] param) {\n"
+    "  %s = sin(%a)\n  %m = mul(%s, %a)\n  %k = mul(%b, %b)\n  %t = add(%m, %k)\n"
+    "  %u = mul(%t, %s)\n  %loss = sum(%u)\n  return loss=%loss\n}\n",
+    "graph @attention(%x: f32[2,3,4] input, %y: i64[2,3] input, %wq: f32[4,4] param,\n"
+    "                 %wk: f32[4,4] param, %wv: f32[4,4] param, %g: f32[4] param) {\n"
+    "  %n = rms_norm(%x, %g)\n  %q = linear(%n, %wq)\n  %k = linear(%n, %wk)\n"
+    "  %v = linear(%n, %wv)\n  %s = matmul(%q, %k) {transpose_b=true}\n"
+    "  %p = softmax(%s)\n  %o = matmul(%p, %v)\n  %r = add(%o, %n)\n"
+    "  %loss = cross_entropy(%r, %y)\n  return loss=%loss\n}\n",
+    "graph @words(%i: i64[2,4] input, %e: f32[3,4] param, %w: f32[4] param, %b: f32[4] param,\n"
+    "             %seed: i64[] state) {\n"
+    "  %v = embedding(%e, %i)\n  %n = layer_norm(%v, %w, %b)\n"
+    "  %d = dropout(%n, %seed) {p=0.25}\n  %t = transpose(%d) {perm=[0,2,1]}\n"
+    "  %c = concat(%t, %d) {axis=2}\n  %h = slice(%c) {axis=2, start=1, stop=7, step=2}\n"
+    "  %k = max(%h) {axes=[1]}\n  %a = silu(%k)\n  %l = logsumexp(%a) {axes=[1]}\n"
+    "  %loss = mean(%l)\n  return loss=%loss\n}\n",
+};
+
+START_TEST(model_matches_differences)
+{
+    struct problem p = {.float_dtype = F32};
+    parse_model(&p, models[_i]);
+    double worst = worst_of(&p);
+    ck_assert_msg(worst <= 1e-7, "model %d: worst relative error %g", _i, worst);
+    finish(&p);
 }
 END_TEST
 
@@ -346,6 +412,7 @@ static void fill_table(TCase *t)
 static void fill_case(TCase *t)
 {
     tcase_add_loop_test(t, gradient_matches_differences, 0, (int)ARRAY_LEN(gradient_cases));
+    tcase_add_loop_test(t, model_matches_differences, 0, (int)ARRAY_LEN(models));
     tcase_add_loop_test(t, gradient_keeps_dtype, 0, 3 * (int)ARRAY_LEN(gradient_cases));
     tcase_add_loop_test(t, edge_is_known, 0, (int)ARRAY_LEN(edge_cases));
     tcase_add_test(t, every_rule_has_a_case);
