@@ -71,7 +71,7 @@ static value scalar(struct step *s, enum op op, const char *name, enum dtype t, 
 static const char *param_name(struct step *s, uint32_t i)
 {
     const char *name = graph_node(s->g, s->params[i])->name;
-    return name != NULL ? name : arena_text(s->scratch, "%" PRIu32, s->params[i].id);
+    return name != NULL ? name : arena_text(s->scratch, "v%" PRIu32, s->params[i].id);
 }
 
 /* A state tensor beside parameter i: "opt.m.NAME". Moments of low-precision parameters are f32. */
@@ -281,6 +281,16 @@ static void adam(struct step *s)
     keep(s, old2, power2);
 }
 
+/* g + mu buf, mu rounded to the buffer's dtype first */
+static value look_ahead(struct step *s, value g, value mu, value buf)
+{
+    if (buf.id == 0) {
+        return buf;
+    }
+    value narrow = graph_cast(s->g, mu, graph_node(s->g, buf)->dtype);
+    return op2(s, OP_add, g, op2(s, OP_mul, narrow, buf));
+}
+
 static void sgd(struct step *s)
 {
     value decay = {0}, mu = {0}, is_first = {0};
@@ -301,8 +311,7 @@ static void sgd(struct step *s)
             value buf = graph_add(s->g, OP_sgd_momentum, (value[]){old, g, mu, is_first}, 4,
                                   (struct attr[]){attr_float("dampening", s->o->dampening)}, 1);
             keep(s, old, buf);
-            value ahead = s->o->is_nesterov ? graph_cast(s->g, mu, F32) : mu;
-            g = s->o->is_nesterov ? op2(s, OP_add, g, op2(s, OP_mul, ahead, buf)) : buf;
+            g = s->o->is_nesterov ? look_ahead(s, g, mu, buf) : buf;
         }
         keep(s, p, graph_op3(s->g, OP_sgd_update, p, g, s->rate));
     }

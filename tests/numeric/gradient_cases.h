@@ -95,6 +95,8 @@ static const struct gradient_case gradient_cases[] = {
     {OP_norm, "f2,3@0.1:2", {REAL("p", 1)}},
     {OP_norm, "f2,3@0.1:2", {REAL("p", 3), LIST("axes", 1, 0)}},
     {OP_norm, "f2,3@-2:2", {REAL("p", (double)INFINITY), LIST("axes", 1, 1)}},
+    {OP_norm, "f2,3@0.1:2", {REAL("p", -(double)INFINITY), LIST("axes", 1, 1)}},
+    {OP_norm, "f2,3@0.1:2", {REAL("p", 0)}},
     {OP_logsumexp, "f2,3@-2:2", {LIST("axes", 1, 1)}},
     {OP_logsumexp, "f2,3@-2:2", {{0}}},
     {OP_matmul, "f2,3@-2:2 f3,4@-2:2", {{0}}},
