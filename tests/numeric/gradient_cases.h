@@ -157,6 +157,41 @@ static const struct gradient_case gradient_cases[] = {
     {OP_binary_cross_entropy, "f2,3@0.1:0.9 f2,3@0.1:0.9", {{0}}},
 };
 
+/* No elements, or one, along some axis: must build, run and keep shapes. */
+static const struct gradient_case empty_cases[] = {
+    {OP_mul, "f0,3 f3", {{0}}},
+    {OP_sum, "f0,3", {LIST("axes", 1, 0)}},
+    {OP_prod, "f0,3", {LIST("axes", 1, 0)}},
+    {OP_max, "f3,0", {LIST("axes", 1, 1)}},
+    {OP_mean, "f0,3", {{0}}},
+    {OP_norm, "f0", {{0}}},
+    {OP_logsumexp, "f2,0", {LIST("axes", 1, 1)}},
+    {OP_softmax, "f2,0", {{0}}},
+    {OP_softmax, "f1,1", {{0}}},
+    {OP_layer_norm, "f0,3 f3 f3", {{0}}},
+    {OP_layer_norm, "f3,1 f1 f1", {{0}}},
+    {OP_rms_norm, "f0,3 f3", {{0}}},
+    {OP_matmul, "f0,3 f3,2", {{0}}},
+    {OP_matmul, "f2,0 f0,3", {{0}}},
+    {OP_linear, "f0,3 f2,3 f2", {{0}}},
+    {OP_linear, "f3 f2,3 f2", {{0}}},
+    {OP_reshape, "f0,3", {DIMS2("shape", 3, 0)}},
+    {OP_transpose, "f0,3", {{0}}},
+    {OP_expand, "f1,3", {DIMS2("shape", 0, 3)}},
+    {OP_slice, "f4,2", {INT("start", 3), INT("stop", 1)}},
+    {OP_concat, "f0,2 f3,2", {{0}}},
+    {OP_pad, "f0,2", {INT("low", 1), INT("high", 2), INT("step", 2)}},
+    {OP_take, "f3,2 i0", {{0}}},
+    {OP_index_add, "f3,2 i0 f0,2", {{0}}},
+    {OP_gather, "f3,2 i3,0", {{0}}},
+    {OP_embedding, "f3,2 i0", {INT("padding_idx", 0)}},
+    {OP_dropout, "f0,2 s", {{0}}},
+    {OP_cross_entropy, "f0,3 i0", {{0}}},
+    {OP_cross_entropy, "f2,1 i2@0:0", {REAL("label_smoothing", 0.5)}},
+    {OP_mse_loss, "f0,3 f3", {{0}}},
+    {OP_huber_loss, "f0,3 f0,3", {{0}}},
+};
+
 /* Points where the formula alone would be wrong: y = op(operands), loss = sum(y). values: all
  * operands one after another; expected: the gradients of the f operands likewise. */
 struct edge_case {
