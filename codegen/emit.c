@@ -111,11 +111,12 @@ void emit_operand(struct text *t, const struct kernel *k, uint32_t o, enum dtype
         return;
     }
     bool same = from->dtype != BOOL && dtype_compute(from->dtype) == compute;
-    text_add(t, same ? "v%u" : "(%s)v%u", same ? "" : emit_type(compute), o);
+    if (!same) {
+        text_add(t, "(%s)", emit_type(compute));
+    }
+    text_add(t, "v%u", o);
 }
 
-/* gcc warns about a format whose arguments depend on a choice: the two spellings of emit_operand,
- * apart. */
 static const char *low_name(enum dtype t)
 {
     return dtype_info[t].name;

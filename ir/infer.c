@@ -143,7 +143,7 @@ static status resolve_axis(struct graph *g, struct node *n, int64_t axis, uint32
 
 status infer_iota(struct graph *g, struct node *n)
 {
-    uint32_t axis;
+    uint32_t axis = 0;
     n->dtype = node_dtype(n, "dtype");
     n->shape = node_attr_named(n, "shape")->dims;
     return resolve_axis(g, n, node_int(n, "axis"), n->shape.rank, &axis);
@@ -154,7 +154,7 @@ status infer_iota(struct graph *g, struct node *n)
 status infer_same(struct graph *g, struct node *n)
 {
     const struct node *a = operand(g, n, 0);
-    uint32_t axis;
+    uint32_t axis = 0;
     n->shape = a->shape;
     enum dtype asked = node_dtype(n, "dtype");
     if (asked != DTYPE_NONE) {
@@ -203,7 +203,7 @@ status infer_reduce(struct graph *g, struct node *n)
     const struct attr *axes = node_attr_named(n, "axes");
     uint32_t seen = 0;
     for (uint32_t i = 0; i < axes->n_ints; i++) {
-        uint32_t axis;
+        uint32_t axis = 0;
         TRY(resolve_axis(g, n, axes->ints[i], a->shape.rank, &axis));
         if (seen >> axis & 1U) {
             return refuse(g, n, ATOLL_SHAPE, "an axis is named twice");
@@ -220,7 +220,7 @@ status infer_reduce(struct graph *g, struct node *n)
 status infer_arg_reduce(struct graph *g, struct node *n)
 {
     const struct node *a = operand(g, n, 0);
-    uint32_t axis;
+    uint32_t axis = 0;
     n->dtype = I64;
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->shape.rank, &axis));
     drop_axes(n, &a->shape, 1U << axis, node_bool(n, "keepdims"));
@@ -315,7 +315,7 @@ status infer_transpose(struct graph *g, struct node *n)
         return refuse(g, n, ATOLL_SHAPE, "perm names another number of axes");
     }
     for (uint32_t i = 0; i < from->rank; i++) {
-        uint32_t axis;
+        uint32_t axis = 0;
         TRY(resolve_axis(g, n, perm->n_ints == 0 ? from->rank - 1 - (int64_t)i : perm->ints[i],
                          from->rank, &axis));
         if (seen >> axis & 1U) {
@@ -357,8 +357,8 @@ status infer_slice(struct graph *g, struct node *n)
 {
     const struct shape *from = &operand(g, n, 0)->shape;
     int64_t start = node_int(n, "start"), stop = node_int(n, "stop"), step = node_int(n, "step");
-    uint32_t axis;
-    int64_t size;
+    uint32_t axis = 0;
+    int64_t size = 0;
     n->shape = *from;
     TRY(resolve_axis(g, n, node_int(n, "axis"), from->rank, &axis));
     if (step < 1) {
@@ -381,13 +381,13 @@ status infer_slice(struct graph *g, struct node *n)
 status infer_concat(struct graph *g, struct node *n)
 {
     const struct shape *first = &operand(g, n, 0)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     int64_t total = 0;
     n->shape = *first;
     TRY(resolve_axis(g, n, node_int(n, "axis"), first->rank, &axis));
     for (uint32_t i = 0; i < n->n_operands; i++) {
         const struct node *o = operand(g, n, i);
-        int64_t size;
+        int64_t size = 0;
         struct shape same = o->shape;
         if (same.rank != first->rank || o->dtype != n->dtype) {
             return refuse(g, n, ATOLL_SHAPE, "operands must have one rank and one dtype");
@@ -405,8 +405,8 @@ status infer_concat(struct graph *g, struct node *n)
 
 status infer_pad(struct graph *g, struct node *n)
 {
-    uint32_t axis;
-    int64_t size;
+    uint32_t axis = 0;
+    int64_t size = 0;
     n->shape = operand(g, n, 0)->shape;
     TRY(resolve_axis(g, n, node_int(n, "axis"), n->shape.rank, &axis));
     TRY(static_size(g, n, n->shape.dims[axis], &size));
@@ -430,7 +430,7 @@ static status need_indices(struct graph *g, struct node *n, uint32_t i)
 static status taken_shape(struct graph *g, struct node *n, struct shape *out)
 {
     const struct shape *a = &operand(g, n, 0)->shape, *b = &operand(g, n, 1)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     TRY(need_indices(g, n, 1));
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->rank, &axis));
     if (a->rank - 1 + b->rank > MAX_RANK) {
@@ -470,7 +470,7 @@ status infer_index_add(struct graph *g, struct node *n)
 static status check_gather(struct graph *g, struct node *n)
 {
     const struct shape *a = &operand(g, n, 0)->shape, *b = &operand(g, n, 1)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     TRY(need_indices(g, n, 1));
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->rank, &axis));
     struct shape same = *b;

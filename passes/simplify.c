@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/compute.h"
+
 enum { NO_NODE = 0 };
 
 struct sharer {
@@ -257,26 +259,9 @@ static bool is_plain(enum dtype t, double v)
 static bool operand_value(const struct node *n, enum dtype compute, double *out)
 {
     double v = node_float(n, "value");
-    v = node_bool(n, "weak") ? v : round_to(n->dtype, v);
+    v = node_is_weak(n) ? v : round_to(n->dtype, v);
     *out = compute == F32 ? (double)(float)v : v;
     return is_plain(n->dtype, v) && (compute != I64 || (*out == trunc(*out) && fabs(*out) < 9e15));
-}
-
-/* The type the node computes in; DTYPE_NONE when a reader could see it otherwise. */
-static enum dtype compute_of(const struct graph *out, const struct node *n, const value *operands)
-{
-    enum dtype strong = DTYPE_NONE, weak = DTYPE_NONE;
-    for (uint32_t i = 0; i < n->n_operands; i++) {
-        const struct node *o = graph_node(out, operands[i]);
-        enum dtype *to = node_bool(o, "weak") ? &weak : &strong;
-        *to = dtype_promote(*to, o->dtype);
-    }
-    strong = strong == DTYPE_NONE ? weak : strong;
-    if (op_info[n->op].types == TYPES_C && weak != DTYPE_NONE && !dtype_is_float(strong)) {
-        return DTYPE_NONE; /* an integer against a weak fraction: left to the kernel */
-    }
-    bool makes_float = dtype_is_float(n->dtype) && !dtype_is_float(strong);
-    return makes_float ? F32 : dtype_compute(strong);
 }
 
 static value fold_cast(struct graph *out, const struct node *n, const struct node *from)
@@ -311,9 +296,11 @@ static value fold(struct graph *out, const struct node *n, const value *operands
     if (n->op == OP_cast) {
         return fold_cast(out, n, graph_node(out, operands[0]));
     }
-    enum dtype compute = compute_of(out, n, operands);
+    struct node over = *n;
+    over.operands = operands;
+    enum dtype compute = node_compute(out, &over);
     for (uint32_t i = 0; i < n->n_operands; i++) {
-        if (compute == DTYPE_NONE || !operand_value(graph_node(out, operands[i]), compute, &v[i])) {
+        if (!operand_value(graph_node(out, operands[i]), compute, &v[i])) {
             return (value){0};
         }
     }
@@ -353,14 +340,20 @@ static bool holds(enum dtype b, enum dtype a)
     return a == BOOL || (a == U8 && dtype_info[b].bytes >= 2) || (a == I32 && b == F64);
 }
 
+/* Turns an infinity, of e5m2 itself too, into the largest value: never the identity. */
+static bool saturates_f8(const struct node *n)
+{
+    return node_bool(n, "saturate") && (n->dtype == F8E4M3 || n->dtype == F8E5M2);
+}
+
 static value simplify_cast(struct graph *out, const struct node *n, value v)
 {
     const struct node *a = graph_node(out, v);
-    bool saturates = node_bool(n, "saturate") && dtype_info[n->dtype].bytes == 1;
+    bool saturates = saturates_f8(n);
     if (a->dtype == n->dtype && !saturates) {
         return v;
     }
-    if (a->op != OP_cast || a->island != n->island) {
+    if (a->op != OP_cast || a->island != n->island || saturates_f8(a)) {
         return (value){0};
     }
     value source = a->operands[0];
@@ -464,6 +457,9 @@ static value simplify_rule(struct graph *out, const struct graph *in, value v,
         to = simplify_view(out, n, operands[0]);
     } else if (to.id == 0 && n->n_operands == 2 && op_info[n->op].kind == ELEMENTWISE) {
         to = simplify_arithmetic(out, n, operands);
+    }
+    if (to.id != 0 && node_is_weak(graph_node(out, to))) { /* n promotes, a weak number would not */
+        to = graph_constant(out, node_float(graph_node(out, to), "value"), n->dtype);
     }
     return to.id != 0 ? to : share(s, out, n, operands);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ir/compute.h"
+#include "codegen/prelude/convert.h"
 #include "codegen/prelude/math.h"
 
 typedef void run_fn(int64_t n, const void *a, const void *b, const void *c, void *out);

@@ -2,6 +2,7 @@
  * alone, so any executor on any number of threads draws the same. */
 #include "eager_internal.h"
 
+#include "codegen/prelude/convert.h"
 #include "codegen/prelude/math.h"
 #include "codegen/prelude/philox.h"
 

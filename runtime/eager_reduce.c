@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/compute.h"
+#include "codegen/prelude/convert.h"
 #include "codegen/prelude/math.h"
 
 enum { LANES = 128, ROW_CHUNK = 16384, COLUMN_CHUNK = 128 };

@@ -35,17 +35,10 @@ static size_t bytes_of(const struct session *s, value v)
     return (size_t)shape_count_value(&n->shape, s->symbols) * dtype_info[n->dtype].bytes;
 }
 
-struct session *session_create(const struct program *p, struct error *e)
+static void allocate_tables(struct session *s)
 {
-    struct recovery r;
-    struct session *s = calloc(1, sizeof *s);
-    if (s == NULL || arena_recover(&r)) {
-        session_destroy(s);
-        fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
-        return NULL;
-    }
+    const struct program *p = s->p;
     uint32_t n = p->graph->n_nodes;
-    s->p = p;
     s->tensors = ARENA_ARRAY(&s->arena, struct tensor, n);
     s->own = ARENA_ARRAY(&s->arena, void *, n);
     s->own_bytes = ARENA_ARRAY(&s->arena, size_t, n);
@@ -59,9 +52,27 @@ struct session *session_create(const struct program *p, struct error *e)
         s->n_pointers += p->launches[i].n_args;
     }
     s->pointers = ARENA_ARRAY(&s->arena, void *, s->n_pointers + 1);
-    s->cache = contraction_cache_create();
+}
+
+static bool create_within(struct session *s)
+{
+    struct recovery r;
+    if (arena_recover(&r)) {
+        return false;
+    }
+    allocate_tables(s);
     arena_recover_end(&r);
-    if (s->cache == NULL) {
+    s->cache = contraction_cache_create();
+    return s->cache != NULL;
+}
+
+struct session *session_create(const struct program *p, struct error *e)
+{
+    struct session *s = calloc(1, sizeof *s);
+    if (s != NULL) {
+        s->p = p;
+    }
+    if (s == NULL || !create_within(s)) {
         session_destroy(s);
         fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
         return NULL;
@@ -144,6 +155,17 @@ static void plan_memory(struct session *s)
         }
     }
     arena_free(&scratch);
+}
+
+static status plan_within(struct session *s, struct error *e)
+{
+    struct recovery r;
+    if (arena_recover(&r)) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    plan_memory(s);
+    arena_recover_end(&r);
+    return ATOLL_OK;
 }
 
 static status size_leaves(struct session *s, struct error *e)
@@ -256,7 +278,6 @@ static status allocate_copies(struct session *s, struct error *e)
 
 status session_bind(struct session *s, const int64_t *symbol_values, struct error *e)
 {
-    struct recovery r;
     bool same = s->is_bound;
     for (uint32_t i = 1; i < s->p->graph->n_symbols; i++) {
         const struct symbol *symbol = &s->p->graph->symbols[i];
@@ -275,11 +296,7 @@ status session_bind(struct session *s, const int64_t *symbol_values, struct erro
     s->is_bound = false;
     memcpy(s->symbols, symbol_values, s->p->graph->n_symbols * sizeof *symbol_values);
     TRY(size_leaves(s, e));
-    if (arena_recover(&r)) {
-        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
-    }
-    plan_memory(s);
-    arena_recover_end(&r);
+    TRY(plan_within(s, e));
     if (s->peak_bytes > s->memory_bytes || s->memory == NULL) {
         free(s->memory);
         s->memory = new_memory(s->peak_bytes);

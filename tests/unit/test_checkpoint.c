@@ -70,6 +70,11 @@ START_TEST(round_trip)
     const char *path = in_directory("a.safetensors");
     ck_assert_msg(checkpoint_write(path, arrays, ARRAY_LEN(arrays), pairs, 2, &e) == ATOLL_OK, "%s",
                   e.text);
+    struct stat info;
+    mode_t mask = umask(022);
+    umask(mask);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 0777, 0666 & ~mask); /* readable by whom the umask lets */
     struct dataset d;
     ck_assert_msg(checkpoint_read(path, &d, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_uint_eq(d.n_arrays, ARRAY_LEN(arrays));
