@@ -90,7 +90,11 @@ value reduce_axes(struct backward *b, enum op op, value v, uint32_t mask)
             axes[n++] = i;
         }
     }
-    return n == 0 ? v : graph_reduce(b->g, op, v, axes, n, true);
+    /* sums state their dtype, as decompose.c's do: equal nodes are shared */
+    bool is_sum = op == OP_sum || op == OP_prod;
+    struct attr attrs[] = {attr_ints("axes", axes, n), attr_bool("keepdims", true),
+                           attr_dtype("dtype", compute_dtype(b))};
+    return n == 0 ? v : graph_add(b->g, op, &v, 1, attrs, is_sum ? 3 : 2);
 }
 
 value keep_axes(struct backward *b, value v, uint32_t mask)
