@@ -415,7 +415,8 @@ END_TEST
 
 START_TEST(overrides_win)
 {
-    static const char text[] = "base fp16\nop gelu fp32\nnode \"head\" f32\nnode \"act\" inherit\n";
+    static const char text[] = "base fp16\nop gelu fp32\nnode \"head\" f32\nnode \"act\" inherit\n"
+                               "op relu fp32_out\nnode \"haed\" f32\n";
     struct arena a = {0};
     struct error e = {0};
     struct policy p;
@@ -428,15 +429,20 @@ START_TEST(overrides_win)
     graph_output(g, "act", graph_op1(g, OP_gelu, h));
     g->origin_name = "other";
     graph_output(g, "other", graph_op1(g, OP_gelu, h));
+    g->origin_name = NULL;
+    g->origin = (struct location){"model.c", 7};
+    graph_output(g, "relu", graph_op1(g, OP_relu, h));
     g->origin_name = "head";
     graph_output(g, "head", graph_op2(g, OP_linear, h, x));
     struct notes notes = {0};
     struct graph *out = run_autocast(g, &p, &notes);
-    const enum dtype expected[] = {F16, F32, F32};
-    for (uint32_t i = 0; i < 3; i++) {
+    const enum dtype expected[] = {F16, F32, F32, F32};
+    for (uint32_t i = 0; i < 4; i++) {
         ck_assert_int_eq(graph_node(out, out->outputs[i].value)->dtype, expected[i]);
     }
     ck_assert(says(&notes, "head", "runs in f32"));
+    ck_assert(says(&notes, "model.c:7", "relu is fp32"));
+    ck_assert(says(&notes, "", "node \"haed\" decides nothing"));
     graph_destroy(out);
     graph_destroy(g);
     arena_free(&notes.arena);
