@@ -351,7 +351,9 @@ static status check_scale(struct checker *c, uint32_t id)
     uint32_t expected = expected_scale(g, n);
     if (n->scale != expected) {
         return broken(c, V020, id, "found tag %s, expected %s; hint: add the node with graph_add",
-                      is_value(g, (value){n->scale}) ? name_of(c, n->scale) : "none",
+                      n->scale == 0           ? "none"
+                      : n->scale < g->n_nodes ? name_of(c, n->scale)
+                                              : "no value",
                       expected == 0 ? "none" : name_of(c, expected));
     }
     return ATOLL_OK;
