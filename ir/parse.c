@@ -122,6 +122,9 @@ static status parse_operands(struct parser *p, value **operands, uint32_t *n)
     do {
         *operands = arena_grow(&p->scratch, *operands, *n, &capacity, sizeof **operands);
         value *to = &(*operands)[*n];
+        if (p->token.kind != TOKEN_NUMBER && p->token.kind != TOKEN_VALUE) {
+            return refuse(p, "a value (%name) or a number");
+        }
         TRY(p->token.kind == TOKEN_NUMBER ? add_literal(p, to) : expect_value(p, to));
         ++*n;
     } while (accept(p, ','));

@@ -164,7 +164,8 @@ static void do_case(const char *path, bool update)
     char *text = read_file(&r.arena, path, &size);
     char *mark = strstr(text, expect_mark);
     const char *slash = strrchr(path, '/');
-    const char *found = result_of(&r, text, size, slash != NULL ? slash + 1 : path);
+    const char *found = result_of(&r, text, mark != NULL ? (size_t)(mark - text) : size,
+                                  slash != NULL ? slash + 1 : path);
     if (update) {
         FILE *f = fopen(path, "wb");
         ck_assert_ptr_nonnull(f);
