@@ -144,13 +144,14 @@ static bool has_open_dtype(const struct node *n)
     return a != NULL && a->kind == ATTR_DTYPE && a->dtype == DTYPE_NONE;
 }
 
-/* A norm's result has x's dtype, whatever its weights are stored in: computed in f32, rounded once.
- * As PyTorch does; the cast carries the norm's own name, since it stands for the norm's value. */
-static value norm_as_x(struct graph *out, const struct node *n, const value *operands)
+/* A norm's result has x's dtype, whatever its weights are stored in: computed in f32, rounded once,
+ * as PyTorch does. islands knows the cast by its name, "NORM.bf16". */
+static value norm_as_x(struct caster *c, struct graph *out, const struct node *n,
+                       const value *operands)
 {
     value v = graph_copy(out, n, operands);
     enum dtype x = graph_node(out, operands[0])->dtype;
-    return v.id == 0 || !dtype_is_low(x) ? v : graph_cast(out, v, x);
+    return dtype_is_low(x) ? cast_once(c, out, v, x) : v;
 }
 
 /* cross_entropy is not on the CUDA list: it asks log_softmax for the logits' own dtype, which
@@ -183,7 +184,7 @@ static value cross_entropy_cuda(struct caster *c, struct graph *out, const struc
 static value inherit(struct caster *c, struct graph *out, const struct node *n, value *operands)
 {
     if (n->op == OP_layer_norm || n->op == OP_rms_norm) {
-        return norm_as_x(out, n, operands);
+        return norm_as_x(c, out, n, operands);
     }
     if (n->op == OP_cross_entropy && c->policy->behaviour == POLICY_TORCH_CUDA &&
         dtype_is_low(graph_node(out, operands[0])->dtype)) {
@@ -287,8 +288,8 @@ static value apply_dtype(struct caster *c, struct graph *out, const struct node 
     cast_operands(c, out, operands, n->n_operands, t);
     bool sets = has_open_dtype(n) && is_eligible(graph_node(out, operands[0]));
     value v = copy_with_dtype(out, n, operands, sets ? t : DTYPE_NONE);
-    if (v.id != 0 && is_eligible(graph_node(out, v)) && graph_node(out, v)->dtype != t) {
-        v = graph_cast(out, v, t);
+    if (v.id != 0 && is_eligible(graph_node(out, v))) {
+        v = cast_once(c, out, v, t);
     }
     note_add(c->notes, "autocast", n->name, "%s runs in %s: a node line of the policy says so",
              op_info[n->op].name, dtype_info[t].name);

@@ -16,11 +16,6 @@ static bool is_wide(enum dtype t)
     return t == F32 || t == F64;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static bool is_widening(const struct graph *g, const struct node *n)
 {
     return n->op == OP_cast && n->dtype == F32 &&
@@ -35,18 +30,19 @@ struct growth {
     bool *grows; /* by id of the input graph */
 };
 
-/* The cast that autocast puts behind a norm carries the norm's name and place; a cast that a person
- * wrote has its own. */
+/* The cast that autocast puts behind a norm is called "NORM.bf16"; a cast that a person wrote has
+ * a name of its own. */
 static bool is_norm_cast(const struct graph *g, const struct node *n)
 {
-    if (n->op != OP_cast || !dtype_is_low(n->dtype)) {
+    if (n->op != OP_cast || !dtype_is_low(n->dtype) || n->name == NULL) {
         return false;
     }
     const struct node *from = graph_node(g, n->operands[0]);
-    return (from->op == OP_layer_norm || from->op == OP_rms_norm) && from->dtype == F32 &&
-           same_text(n->name, from->name) && n->location.line == from->location.line &&
-           same_text(n->location.file, from->location.file) &&
-           (n->name != NULL || n->location.file != NULL);
+    bool is_norm = (from->op == OP_layer_norm || from->op == OP_rms_norm) && from->dtype == F32 &&
+                   from->name != NULL;
+    size_t length = is_norm ? strlen(from->name) : 0;
+    return is_norm && strncmp(n->name, from->name, length) == 0 && n->name[length] == '.' &&
+           strcmp(n->name + length + 1, dtype_info[n->dtype].name) == 0;
 }
 
 static bool is_elementwise(enum op op)
@@ -69,7 +65,7 @@ static enum amp_class class_of(const struct policy *p, const struct node *n)
 static bool is_candidate(const struct graph *g, const struct growth *w, const struct node *n)
 {
     if (is_norm_cast(g, n)) {
-        return policy_override(w->policy, n) == NULL;
+        return policy_override(w->policy, graph_node(g, n->operands[0])) == NULL;
     }
     if (!dtype_is_low(n->dtype) || !is_elementwise(n->op) ||
         policy_override(w->policy, n) != NULL || policy_class(w->policy, n->op) != AMP_INHERIT) {
@@ -138,7 +134,7 @@ static value grow_rule(struct graph *out, const struct graph *in, value v, const
     const struct node *n = graph_node(in, v);
     const char *name = n->name != NULL ? n->name : "";
     if (w->grows[v.id] && n->op == OP_cast) {
-        note_add(w->notes, "islands", name,
+        note_add(w->notes, "islands", graph_node(in, n->operands[0])->name,
                  "the cast to %s behind %s is left out: all that reads it runs in f32",
                  dtype_info[n->dtype].name, op_info[graph_node(in, n->operands[0])->op].name);
         return operands[0];

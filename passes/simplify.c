@@ -340,14 +340,20 @@ static bool holds(enum dtype b, enum dtype a)
     return a == BOOL || (a == U8 && dtype_info[b].bytes >= 2) || (a == I32 && b == F64);
 }
 
+/* Turns an infinity, of e5m2 itself too, into the largest value: never the identity. */
+static bool saturates_f8(const struct node *n)
+{
+    return node_bool(n, "saturate") && (n->dtype == F8E4M3 || n->dtype == F8E5M2);
+}
+
 static value simplify_cast(struct graph *out, const struct node *n, value v)
 {
     const struct node *a = graph_node(out, v);
-    bool saturates = node_bool(n, "saturate") && dtype_info[n->dtype].bytes == 1;
+    bool saturates = saturates_f8(n);
     if (a->dtype == n->dtype && !saturates) {
         return v;
     }
-    if (a->op != OP_cast || a->island != n->island) {
+    if (a->op != OP_cast || a->island != n->island || saturates_f8(a)) {
         return (value){0};
     }
     value source = a->operands[0];
@@ -451,6 +457,9 @@ static value simplify_rule(struct graph *out, const struct graph *in, value v,
         to = simplify_view(out, n, operands[0]);
     } else if (to.id == 0 && n->n_operands == 2 && op_info[n->op].kind == ELEMENTWISE) {
         to = simplify_arithmetic(out, n, operands);
+    }
+    if (to.id != 0 && node_is_weak(graph_node(out, to))) { /* n promotes, a weak number would not */
+        to = graph_constant(out, node_float(graph_node(out, to), "value"), n->dtype);
     }
     return to.id != 0 ? to : share(s, out, n, operands);
 }

@@ -237,6 +237,28 @@ static value real(struct step *s, double x)
     return graph_constant(s->g, x, F64);
 }
 
+/* The square of a function of an f64 angle, taken in f32. */
+static value squared(struct step *s, enum op op, value angle)
+{
+    value narrow = graph_op1(s->g, op, graph_cast(s->g, angle, F32));
+    value wide = graph_cast(s->g, narrow, F64);
+    return op2(s, OP_mul, wide, wide);
+}
+
+/* (1 + cos(pi k/T))/2 = cos^2(a) = sin^2(pi/2 - a), a = pi k/2T, with k folded into [0, T] and the
+ * smaller angle of the two: exactly 1 at 0 and 0 at T, no digits lost on the way. */
+static value cosine_factor(struct step *s, value k)
+{
+    double t = (double)s->o->schedule.t_max, unit = 3.141592653589793 / (2.0 * t);
+    value whole = graph_op1(s->g, OP_floor, op2(s, OP_div, k, real(s, 2.0 * t)));
+    value rest = op2(s, OP_sub, k, op2(s, OP_mul, whole, real(s, 2.0 * t)));
+    value folded = op2(s, OP_minimum, rest, op2(s, OP_sub, real(s, 2.0 * t), rest));
+    value left = op2(s, OP_sub, real(s, t), folded);
+    value high = squared(s, OP_cos, op2(s, OP_mul, folded, real(s, unit)));
+    value low = squared(s, OP_sin, op2(s, OP_mul, left, real(s, unit)));
+    return where(s, op2(s, OP_lt, folded, left), high, low);
+}
+
 static value after_warmup(struct step *s, value base, value k)
 {
     const struct schedule *c = &s->o->schedule;
@@ -247,16 +269,8 @@ static value after_warmup(struct step *s, value base, value k)
         return op2(s, OP_mul, base, graph_cast(s->g, power, F64));
     }
     if (c->kind == SCHEDULE_COSINE) {
-        /* (1 + cos(pi k/T))/2 = cos^2(pi k/2T), k taken modulo 2T first: no digits lost near the
-         * end */
-        double period = 2.0 * (double)c->t_max, pi = 3.141592653589793;
-        value whole = graph_op1(s->g, OP_floor, op2(s, OP_div, k, real(s, period)));
-        value rest = op2(s, OP_sub, k, op2(s, OP_mul, whole, real(s, period)));
-        value angle = op2(s, OP_mul, rest, real(s, pi / period));
-        value c1 = graph_op1(s->g, OP_cos, graph_cast(s->g, angle, F32));
-        value half = graph_cast(s->g, c1, F64), low = real(s, c->eta_min);
-        value range = op2(s, OP_sub, base, low);
-        return op2(s, OP_add, low, op2(s, OP_mul, range, op2(s, OP_mul, half, half)));
+        value low = real(s, c->eta_min), range = op2(s, OP_sub, base, low);
+        return op2(s, OP_add, low, op2(s, OP_mul, range, cosine_factor(s, k)));
     }
     return base;
 }

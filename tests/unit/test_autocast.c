@@ -1,6 +1,7 @@
 /* autocast against PyTorch: every row of tests/fixtures/autocast_dtypes.csv is one node built, cast
  * and looked at. Then what the fixture cannot say: casts placed once, weak numbers, updates, node
  * overrides, and where Atoll's own behaviour differs. */
+#include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/policy.h"
 
@@ -77,11 +78,20 @@ static value one_node(struct graph *g, enum op op, enum dtype a, enum dtype b)
     }
 }
 
+/* What every pass must leave. */
+static void verify(const struct graph *g)
+{
+    struct error e = {0};
+    ck_assert_msg(graph_verify(g, &e) == ATOLL_OK, "%s", e.text);
+}
+
 static struct graph *run_autocast(const struct graph *g, const struct policy *p,
                                   struct notes *notes)
 {
     struct graph *out = graph_like(g);
-    autocast_pass(g, out, &(struct pass_options){.policy = p}, notes);
+    if (autocast_pass(g, out, &(struct pass_options){.policy = p}, notes) == ATOLL_OK) {
+        verify(out);
+    }
     return out;
 }
 

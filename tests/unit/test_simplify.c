@@ -1,17 +1,27 @@
 /* simplify: each rule on a small graph, and beside each what must stay, because dropping it would
  * change a bit. */
+#include "ir/verify.h"
 #include "passes/pass.h"
 
 #include "tests/suite.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* What every pass must leave. */
+static void verify(const struct graph *g)
+{
+    struct error e = {0};
+    ck_assert_msg(graph_verify(g, &e) == ATOLL_OK, "%s", e.text);
+}
 
 static struct graph *simplify(const struct graph *g)
 {
     struct graph *out = graph_like(g);
     simplify_pass(g, out, &(struct pass_options){0}, NULL);
     ck_assert_msg(out->error.code == ATOLL_OK, "%s", out->error.text);
+    verify(out);
     return out;
 }
 
@@ -347,7 +357,9 @@ START_TEST(again_changes_nothing)
         graph_op2(g, OP_mul, graph_cast(g, graph_cast(g, x, F32), BF16), graph_number(g, 1.0));
     graph_output(g, "y", graph_op1(g, OP_exp, y));
     for (uint32_t i = 0; i < 300; i++) { /* past the first size of the table of shared nodes */
-        graph_output(g, "k", graph_op2(g, OP_mul, x, graph_number(g, (double)(i % 250) + 2.0)));
+        char name[8];
+        snprintf(name, sizeof name, "k%u", (unsigned)i);
+        graph_output(g, name, graph_op2(g, OP_mul, x, graph_number(g, (double)(i % 250) + 2.0)));
     }
     struct graph *once = simplify(g);
     struct graph *twice = simplify(once);
