@@ -12,15 +12,15 @@
 #include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/policy.h"
+#include "passes/train_step.h"
 
 /* A pass that golden files may name: one row. */
 static const struct {
     const char *name;
     pass_fn *run;
 } passes[] = {
-    {"simplify", simplify_pass},
-    {"autocast", autocast_pass},
-    {"islands", islands_pass},
+    {"simplify", simplify_pass}, {"autocast", autocast_pass},     {"islands", islands_pass},
+    {"autodiff", autodiff_pass}, {"train_step", train_step_pass}, {"decompose", decompose_pass},
 };
 
 static const char expect_mark[] = "# expect:\n";
@@ -32,6 +32,7 @@ struct run {
     struct print_options print;
     bool is_dot;
     struct pass_options options;
+    struct train_options train;
 };
 
 static char *read_file(struct arena *a, const char *path, size_t *size)
@@ -119,6 +120,24 @@ static void check_reads_back(struct run *r, const struct text *t)
     graph_destroy(g);
 }
 
+/* "# train: sgd,lr=0.1", "# clip: 1", "# scaler: 1024" (its first scale). */
+static void set_train_options(struct run *r, const char *text, const char *file)
+{
+    const char *train = directive(&r->arena, text, "# train: ");
+    const char *clip = directive(&r->arena, text, "# clip: ");
+    const char *scaler = directive(&r->arena, text, "# scaler: ");
+    if (train == NULL) {
+        return;
+    }
+    r->train = train_options_default();
+    ck_assert_msg(train_options_parse(&r->train, train, NULL, &r->error) == ATOLL_OK, "%s: %s",
+                  file, r->error.text);
+    r->train.max_norm = clip != NULL ? strtod(clip, NULL) : 0.0;
+    r->train.scaler.is_enabled = scaler != NULL;
+    r->train.scaler.init = scaler != NULL ? strtod(scaler, NULL) : r->train.scaler.init;
+    r->options.train = &r->train;
+}
+
 /* What a case gives, as it stands behind the mark. */
 static const char *result_of(struct run *r, const char *text, size_t size, const char *file)
 {
@@ -130,6 +149,7 @@ static const char *result_of(struct run *r, const char *text, size_t size, const
         r->options.policy = policy_builtin(policy);
         ck_assert_msg(r->options.policy != NULL, "%s: no policy %s", file, policy);
     }
+    set_train_options(r, text, file);
     r->graph = graph_parse(text, size, file, &r->error);
     if (r->graph != NULL) {
         run_steps(r, steps);
