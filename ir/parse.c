@@ -131,6 +131,47 @@ static status parse_operands(struct parser *p, value **operands, uint32_t *n)
     return expect(p, ')', "or ',' after an operand");
 }
 
+/* Edits (insert, delete, replace a letter) that turn a into b, both shorter than 24 letters. */
+static uint32_t edits(const char *a, const char *b)
+{
+    uint32_t row[24];
+    uint32_t n = (uint32_t)strlen(b);
+    for (uint32_t k = 0; k <= n; k++) {
+        row[k] = k;
+    }
+    for (uint32_t i = 0; a[i] != '\0'; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = i + 1;
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t replace = diagonal + (a[i] != b[k]);
+            uint32_t shift = (row[k] < row[k + 1] ? row[k] : row[k + 1]) + 1;
+            diagonal = row[k + 1];
+            row[k + 1] = replace < shift ? replace : shift;
+        }
+    }
+    return row[n];
+}
+
+/* Names the operation that was probably meant: at most two letters away. */
+static status refuse_operation(struct parser *p)
+{
+    const char *closest = NULL;
+    uint32_t least = 3;
+    for (int op = OP_scalar + 1; p->token.kind == TOKEN_WORD && op < N_OPS; op++) {
+        const char *name = op_info[op].name;
+        if (p->token.length < 24 && strlen(name) < 24 && edits(p->token.text, name) < least) {
+            least = edits(p->token.text, name);
+            closest = name;
+        }
+    }
+    char what[80];
+    if (closest == NULL) {
+        return refuse(p, "the name of an operation");
+    }
+    snprintf(what, sizeof what, "the name of an operation; hint: did you mean %s?", closest);
+    return refuse(p, what);
+}
+
 /* %h = linear(%x, %w, 2.5) {attrs} : type marks */
 static status parse_node(struct parser *p)
 {
@@ -144,7 +185,7 @@ static status parse_node(struct parser *p)
     struct token at = p->token;
     enum op op = at.kind == TOKEN_WORD ? op_named(at.text, at.length) : OP_NONE;
     if (op == OP_NONE) {
-        return refuse(p, "the name of an operation");
+        return refuse_operation(p);
     }
     if (op <= OP_scalar) {
         return refuse(p, "an operation; hint: leaves are parameters of the graph");
