@@ -363,14 +363,14 @@ static status parse_guarded(struct parser *p)
 struct graph *graph_parse(const char *text, size_t size, const char *file, struct error *e)
 {
     struct error own = {0};
-    struct parser p = {.file = file, .error = &own};
+    struct parser p = {.file = file != NULL ? file : "graph", .error = &own};
     if (size > MAX_TEXT) {
-        fail(e, ATOLL_PARSE, "%s: found %zu bytes, expected at most %d", file, size, MAX_TEXT);
+        fail(e, ATOLL_PARSE, "%s: found %zu bytes, expected at most %d", p.file, size, MAX_TEXT);
         return NULL;
     }
     p.names.arena = p.lexer.arena = &p.scratch;
-    p.lexer.at = p.lexer.line_start = text;
-    p.lexer.end = text + size;
+    p.lexer.at = p.lexer.line_start = size != 0 ? text : "";
+    p.lexer.end = p.lexer.at + size;
     p.lexer.line = 1;
     status code = parse_guarded(&p);
     arena_free(&p.scratch);
