@@ -83,8 +83,7 @@ static status check_operands(struct checker *c, uint32_t id)
                       N_OPS - 1);
     }
     const struct op_row *row = &op_info[n->op];
-    if (n->n_operands < row->min_operands ||
-        (row->max_operands != VARIADIC && n->n_operands > row->max_operands)) {
+    if (n->n_operands < row->min_operands || n->n_operands > row->max_operands) {
         return broken(c, V003, id, "found %" PRIu32 " operands, expected %d to %d", n->n_operands,
                       row->min_operands, row->max_operands);
     }
