@@ -382,26 +382,26 @@ A_FN float m_round(float x)
 #else
 #define A_LIBM(name) __builtin_##name
 #endif
-#define A_F64(name, libm)                                                                          \
+#define A_FROM_LIBM(name, libm)                                                                    \
     A_FN double m_##name##_f64(double x)                                                           \
     {                                                                                              \
         return A_LIBM(libm)(x);                                                                    \
     }
-A_F64(exp, exp)
-A_F64(expm1, expm1)
-A_F64(log, log)
-A_F64(log1p, log1p)
-A_F64(tanh, tanh)
-A_F64(erf, erf)
-A_F64(sin, sin)
-A_F64(cos, cos)
-A_F64(atan, atan)
-A_F64(sqrt, sqrt)
-A_F64(floor, floor)
-A_F64(ceil, ceil)
-A_F64(trunc, trunc)
-A_F64(round, rint)
-A_F64(abs, fabs)
+A_FROM_LIBM(exp, exp)
+A_FROM_LIBM(expm1, expm1)
+A_FROM_LIBM(log, log)
+A_FROM_LIBM(log1p, log1p)
+A_FROM_LIBM(tanh, tanh)
+A_FROM_LIBM(erf, erf)
+A_FROM_LIBM(sin, sin)
+A_FROM_LIBM(cos, cos)
+A_FROM_LIBM(atan, atan)
+A_FROM_LIBM(sqrt, sqrt)
+A_FROM_LIBM(floor, floor)
+A_FROM_LIBM(ceil, ceil)
+A_FROM_LIBM(trunc, trunc)
+A_FROM_LIBM(round, rint)
+A_FROM_LIBM(abs, fabs)
 
 A_FN double m_pow_f64(double x, double y)
 {
