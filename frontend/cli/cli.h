@@ -68,6 +68,8 @@ struct split {
     bool is_shuffled;
     uint64_t seed;
 };
+/* --label COLUMN into the data options. */
+status data_label(const struct arguments *a, struct dataset_options *o, struct error *e);
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e);
 void split_epoch(struct split *s, int64_t epoch);
 /* Rows [from, from + n) of the epoch's order as tensors; valid until the next call. */

@@ -181,7 +181,8 @@ static void report(struct training *t, bool is_json)
            skipped);
 }
 
-/* Resuming takes up the data where the checkpoint left it, so that the bits are those of never having stopped. */
+/* Resuming takes up the data where the checkpoint left it, so that the bits are those of never
+ * having stopped. */
 static status resume(struct training *t, const char *path, struct error *e)
 {
     struct dataset d;
@@ -197,7 +198,8 @@ static status save(struct training *t, const char *path, struct error *e)
 {
     char steps[32];
     snprintf(steps, sizeof steps, "%lld", (long long)t->steps);
-    return runner_save(&t->runner, path, (const char *const[]){"format", "atoll checkpoint 1", "steps", steps}, 2, e);
+    return runner_save(&t->runner, path,
+                       (const char *const[]){"format", "atoll checkpoint 1", "steps", steps}, 2, e);
 }
 
 static status run_training(struct training *t, const struct arguments *a, struct context *c,

@@ -1,6 +1,7 @@
 /* Data for training: rows in a fixed or shuffled order, gathered into batches. The shuffle is
  * Fisher-Yates over Philox numbers of (seed, epoch), so a run can be repeated and resumed. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,17 @@ static status check(struct split *s, const char *path, struct error *e)
     return ATOLL_OK;
 }
 
+status data_label(const struct arguments *a, struct dataset_options *o, struct error *e)
+{
+    const char *label = argument(a, "label", NULL);
+    char text[160];
+    if (label == NULL) {
+        return ATOLL_OK;
+    }
+    snprintf(text, sizeof text, "label=%s", label);
+    return dataset_options_parse(text, o, e);
+}
+
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e)
 {
     struct dataset_options o = {0};
@@ -35,9 +47,7 @@ status split_open(struct split *s, const struct arguments *a, uint64_t seed, str
     TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
     TRY(argument_number(a, "holdout", 0.2, 0.0, 0.9, &holdout, e));
     o.scale = (float)scale;
-    if (argument(a, "label", NULL) != NULL) {
-        dataset_label(&o, argument(a, "label", ""));
-    }
+    TRY(data_label(a, &o, e));
     TRY(dataset_open(path, &o, &s->data, e));
     TRY(check(s, path, e));
     int64_t rows = s->x->shape[0];
