@@ -62,7 +62,10 @@ void give(struct backward *b, uint32_t i, value v)
     }
     assert(shape_equal(&graph_node(b->g, v)->shape, &shape));
     value *at = &b->grad[to.id];
+    uint32_t island = b->g->origin_island; /* a low sum lies behind the island's border */
+    b->g->origin_island = dtype_is_low(graph_node(b->g, to)->dtype) ? 0 : island;
     *at = at->id == 0 ? v : add(b, *at, v);
+    b->g->origin_island = island;
 }
 
 enum dtype compute_dtype(const struct backward *b)
