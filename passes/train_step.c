@@ -20,6 +20,7 @@ struct step {
     struct notes *notes;
     struct arena *scratch;
     value *params, *grads; /* those the loss depends on */
+    uint32_t *places;      /* where each stands among all parameters */
     uint32_t n;
     value scale, is_last, is_finite, accept; /* 0: no scaler, no accumulation, no test, always */
     value first_nonfinite, norm;
@@ -105,6 +106,7 @@ static status find_params(struct step *s)
 {
     s->params = ARENA_ARRAY(s->scratch, value, s->g->n_nodes);
     s->grads = ARENA_ARRAY(s->scratch, value, s->g->n_nodes);
+    s->places = ARENA_ARRAY(s->scratch, uint32_t, s->g->n_nodes);
     for (uint32_t i = 1; i < s->g->n_nodes; i++) {
         const struct node *n = &s->g->nodes[i];
         if (n->op != OP_param) {
@@ -147,6 +149,7 @@ static status differentiate(struct step *s, value loss)
             continue;
         }
         s->params[n] = s->params[i];
+        s->places[n] = i;
         s->grads[n++] = s->grads[i];
     }
     s->n = n;
@@ -187,7 +190,7 @@ static void unscale_and_test(struct step *s)
     for (uint32_t i = s->n; i-- > 0;) {
         s->grads[i] = r.id != 0 ? op2(s, OP_unscale, s->grads[i], r) : s->grads[i];
         value good = graph_add(s->g, OP_all_finite, &s->grads[i], 1, NULL, 0);
-        value index = graph_constant(s->g, (double)i, I32);
+        value index = graph_constant(s->g, (double)s->places[i], I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }
     if (s->scale.id != 0 || s->o->skips_nonfinite) {

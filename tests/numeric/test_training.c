@@ -434,6 +434,29 @@ START_TEST(nonfinite_is_skipped_when_asked)
 }
 END_TEST
 
+/* first_nonfinite counts all parameters of the graph, those without a gradient too. */
+START_TEST(nonfinite_is_placed)
+{
+    const char *text = "graph @i(%idle: f32[] param, %p: f32[] param, %q: f32[] param,\n"
+                       "         %gp: f32[] input, %gq: f32[] input) {\n"
+                       "  %a = mul(%p, %gp)\n  %b = mul(%q, %gq)\n  %loss = add(%a, %b)\n"
+                       "  return loss=%loss\n}\n";
+    struct error e = {0};
+    struct graph *model = graph_parse(text, strlen(text), "placed", &e);
+    ck_assert_msg(model != NULL, "%s", e.text);
+    struct train_options o = options("sgd", NULL);
+    struct session s = {0};
+    start(&s, model, &o);
+    take_step(&s);
+    ck_assert_double_eq(output(&s, "first_nonfinite")[0], -1.0);
+    leaf_data(&s, "gq")[0] = (double)NAN;
+    take_step(&s);
+    ck_assert_double_eq(output(&s, "first_nonfinite")[0], 2.0);
+    finish(&s);
+    graph_destroy(model);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_test(t, optimizers_follow);
@@ -447,6 +470,7 @@ static void fill(TCase *t)
     tcase_add_test(t, nonfinite_norm_skips_without_scaler);
     tcase_add_test(t, overflow_skips_the_window);
     tcase_add_test(t, nonfinite_is_skipped_when_asked);
+    tcase_add_test(t, nonfinite_is_placed);
 }
 
 int main(void)
