@@ -178,3 +178,26 @@ void grad_rms_norm(struct backward *b)
         give(b, 1, mul(b, widen(b, b->dy), s.xhat));
     }
 }
+
+/* y = a/m, m = max(n, eps), n = (sum |a|^p)^(1/p): da = dy/m - sum(dy y)/m slope, with slope =
+ * dn/da = sign(a) (|a|/n)^(p-1) where n >= eps, else 0 */
+void grad_normalize(struct backward *b)
+{
+    uint32_t mask = axes_mask(b);
+    double p = node_float(&b->n, "p");
+    value a = widen_operand(b, 0), dy = widen(b, b->dy), size = op1(b, OP_abs, a);
+    value floor = number(b, node_float(&b->n, "eps"));
+    value power = p == 2.0 ? mul(b, a, a) : op2(b, OP_pow, size, number(b, p));
+    value total = reduce_axes(b, OP_sum, power, mask);
+    value n = p == 2.0 ? op1(b, OP_sqrt, total) : op2(b, OP_pow, total, number(b, 1.0 / p));
+    value m = op2(b, OP_maximum, n, floor);
+    value share = over(b, a, m); /* a/n wherever it is used */
+    if (p != 2.0) {
+        value steep = op2(b, OP_pow, op1(b, OP_abs, share), number(b, p - 1.0));
+        share = mul(b, op1(b, OP_sign, a), steep);
+    }
+    value dot = reduce_axes(b, OP_sum, mul(b, dy, over(b, a, m)), mask);
+    value is_free = op2(b, OP_ge, n, floor);
+    value along = where(b, is_free, mul(b, share, dot), number(b, 0.0));
+    give(b, 0, over(b, sub(b, dy, along), m));
+}

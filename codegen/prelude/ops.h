@@ -22,6 +22,8 @@
 #undef SIGMOID
 #undef SIN
 #undef COS
+#undef ATAN
+#undef ATAN2
 #undef FLOOR
 #undef CEIL
 #undef ROUND
@@ -47,6 +49,8 @@
 #define SIGMOID(a)  m_sigmoid(a)
 #define SIN(a)      m_sin(a)
 #define COS(a)      m_cos(a)
+#define ATAN(a)     m_atan(a)
+#define ATAN2(a, b) m_atan2(a, b)
 #define FLOOR(a)    m_floor(a)
 #define CEIL(a)     m_ceil(a)
 #define ROUND(a)    m_round(a)
@@ -65,6 +69,8 @@
 #define SIGMOID(a)  m_sigmoid_f64(a)
 #define SIN(a)      m_sin_f64(a)
 #define COS(a)      m_cos_f64(a)
+#define ATAN(a)     m_atan_f64(a)
+#define ATAN2(a, b) m_atan2_f64(a, b)
 #define FLOOR(a)    m_floor_f64(a)
 #define CEIL(a)     m_ceil_f64(a)
 #define ROUND(a)    m_round_f64(a)
