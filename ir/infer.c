@@ -92,6 +92,11 @@ status infer_node(struct graph *g, struct node *n)
         return refuse(g, n, ATOLL_DTYPE, "no dtype follows from these operands");
     }
     struct dim count;
+    for (uint32_t i = 0; i < n->shape.rank; i++) {
+        if (n->shape.dims[i].factor < 0) {
+            return refuse(g, n, ATOLL_SHAPE, "negative size");
+        }
+    }
     if (!shape_count(&n->shape, &count)) {
         return refuse(g, n, ATOLL_SHAPE,
                       "more elements than 64 bits can count, or over 4 symbols in a product");
@@ -103,13 +108,9 @@ status infer_node(struct graph *g, struct node *n)
 
 status infer_leaf(struct graph *g, struct node *n)
 {
+    (void)g;
     n->shape = node_attr_named(n, "shape")->dims;
     n->dtype = node_dtype(n, "dtype");
-    for (uint32_t i = 0; i < n->shape.rank; i++) {
-        if (n->shape.dims[i].factor < 0) {
-            return refuse(g, n, ATOLL_SHAPE, "negative size");
-        }
-    }
     return ATOLL_OK;
 }
 
@@ -143,7 +144,7 @@ static status resolve_axis(struct graph *g, struct node *n, int64_t axis, uint32
 
 status infer_iota(struct graph *g, struct node *n)
 {
-    uint32_t axis;
+    uint32_t axis = 0;
     n->dtype = node_dtype(n, "dtype");
     n->shape = node_attr_named(n, "shape")->dims;
     return resolve_axis(g, n, node_int(n, "axis"), n->shape.rank, &axis);
@@ -154,7 +155,7 @@ status infer_iota(struct graph *g, struct node *n)
 status infer_same(struct graph *g, struct node *n)
 {
     const struct node *a = operand(g, n, 0);
-    uint32_t axis;
+    uint32_t axis = 0;
     n->shape = a->shape;
     enum dtype asked = node_dtype(n, "dtype");
     if (asked != DTYPE_NONE) {
@@ -203,7 +204,7 @@ status infer_reduce(struct graph *g, struct node *n)
     const struct attr *axes = node_attr_named(n, "axes");
     uint32_t seen = 0;
     for (uint32_t i = 0; i < axes->n_ints; i++) {
-        uint32_t axis;
+        uint32_t axis = 0;
         TRY(resolve_axis(g, n, axes->ints[i], a->shape.rank, &axis));
         if (seen >> axis & 1U) {
             return refuse(g, n, ATOLL_SHAPE, "an axis is named twice");
@@ -220,7 +221,7 @@ status infer_reduce(struct graph *g, struct node *n)
 status infer_arg_reduce(struct graph *g, struct node *n)
 {
     const struct node *a = operand(g, n, 0);
-    uint32_t axis;
+    uint32_t axis = 0;
     n->dtype = I64;
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->shape.rank, &axis));
     drop_axes(n, &a->shape, 1U << axis, node_bool(n, "keepdims"));
@@ -315,7 +316,7 @@ status infer_transpose(struct graph *g, struct node *n)
         return refuse(g, n, ATOLL_SHAPE, "perm names another number of axes");
     }
     for (uint32_t i = 0; i < from->rank; i++) {
-        uint32_t axis;
+        uint32_t axis = 0;
         TRY(resolve_axis(g, n, perm->n_ints == 0 ? from->rank - 1 - (int64_t)i : perm->ints[i],
                          from->rank, &axis));
         if (seen >> axis & 1U) {
@@ -357,8 +358,8 @@ status infer_slice(struct graph *g, struct node *n)
 {
     const struct shape *from = &operand(g, n, 0)->shape;
     int64_t start = node_int(n, "start"), stop = node_int(n, "stop"), step = node_int(n, "step");
-    uint32_t axis;
-    int64_t size;
+    uint32_t axis = 0;
+    int64_t size = 0;
     n->shape = *from;
     TRY(resolve_axis(g, n, node_int(n, "axis"), from->rank, &axis));
     if (step < 1) {
@@ -372,7 +373,7 @@ status infer_slice(struct graph *g, struct node *n)
     stop = stop < 0 ? stop + size : stop;
     start = start < 0 ? 0 : start > size ? size : start;
     stop = stop < start ? start : stop > size ? size : stop;
-    n->shape.dims[axis] = dim_of((stop - start + step - 1) / step);
+    n->shape.dims[axis] = dim_of(stop == start ? 0 : (stop - start - 1) / step + 1);
     return ATOLL_OK;
 }
 
@@ -381,19 +382,21 @@ status infer_slice(struct graph *g, struct node *n)
 status infer_concat(struct graph *g, struct node *n)
 {
     const struct shape *first = &operand(g, n, 0)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     int64_t total = 0;
     n->shape = *first;
     TRY(resolve_axis(g, n, node_int(n, "axis"), first->rank, &axis));
     for (uint32_t i = 0; i < n->n_operands; i++) {
         const struct node *o = operand(g, n, i);
-        int64_t size;
+        int64_t size = 0;
         struct shape same = o->shape;
         if (same.rank != first->rank || o->dtype != n->dtype) {
             return refuse(g, n, ATOLL_SHAPE, "operands must have one rank and one dtype");
         }
         TRY(static_size(g, n, same.dims[axis], &size));
-        total += size;
+        if (__builtin_add_overflow(total, size, &total)) {
+            return refuse(g, n, ATOLL_SHAPE, "the axis gets more elements than 64 bits can count");
+        }
         same.dims[axis] = first->dims[axis];
         if (!shape_equal(&same, first)) {
             return refuse(g, n, ATOLL_SHAPE, "sizes differ on another axis");
@@ -405,8 +408,8 @@ status infer_concat(struct graph *g, struct node *n)
 
 status infer_pad(struct graph *g, struct node *n)
 {
-    uint32_t axis;
-    int64_t size;
+    uint32_t axis = 0;
+    int64_t size = 0;
     n->shape = operand(g, n, 0)->shape;
     TRY(resolve_axis(g, n, node_int(n, "axis"), n->shape.rank, &axis));
     TRY(static_size(g, n, n->shape.dims[axis], &size));
@@ -414,8 +417,13 @@ status infer_pad(struct graph *g, struct node *n)
     if (low < 0 || high < 0 || step < 1) {
         return refuse(g, n, ATOLL_SHAPE, "low and high must be >= 0, step >= 1");
     }
-    int64_t spread = size == 0 ? 0 : (size - 1) * step + 1;
-    n->shape.dims[axis] = dim_of(low + spread + high);
+    int64_t total = size == 0 ? 0 : size - 1;
+    if (__builtin_mul_overflow(total, step, &total) ||
+        __builtin_add_overflow(total, size == 0 ? 0 : 1, &total) ||
+        __builtin_add_overflow(total, low, &total) || __builtin_add_overflow(total, high, &total)) {
+        return refuse(g, n, ATOLL_SHAPE, "the axis gets more elements than 64 bits can count");
+    }
+    n->shape.dims[axis] = dim_of(total);
     return ATOLL_OK;
 }
 
@@ -430,7 +438,7 @@ static status need_indices(struct graph *g, struct node *n, uint32_t i)
 static status taken_shape(struct graph *g, struct node *n, struct shape *out)
 {
     const struct shape *a = &operand(g, n, 0)->shape, *b = &operand(g, n, 1)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     TRY(need_indices(g, n, 1));
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->rank, &axis));
     if (a->rank - 1 + b->rank > MAX_RANK) {
@@ -470,7 +478,7 @@ status infer_index_add(struct graph *g, struct node *n)
 static status check_gather(struct graph *g, struct node *n)
 {
     const struct shape *a = &operand(g, n, 0)->shape, *b = &operand(g, n, 1)->shape;
-    uint32_t axis;
+    uint32_t axis = 0;
     TRY(need_indices(g, n, 1));
     TRY(resolve_axis(g, n, node_int(n, "axis"), a->rank, &axis));
     struct shape same = *b;

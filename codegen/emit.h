@@ -1,0 +1,33 @@
+/* Pieces the emitters share: spelling of types, literals, dims, loads, rounding. Inner to codegen.
+ */
+#ifndef ATOLL_CODEGEN_EMIT_H
+#define ATOLL_CODEGEN_EMIT_H
+
+#include "kernel.h"
+
+const char *emit_type(enum dtype t); /* of a variable: float, double, int64_t, int32_t for bool */
+const char *emit_storage(enum dtype t); /* of memory */
+const char *emit_suffix(enum dtype compute);
+void emit_dim(struct text *t, const struct kernel *k, struct dim d);
+/* Product of axes [from, to); "1" when empty. */
+void emit_count(struct text *t, const struct kernel *k, uint32_t from, uint32_t to);
+/* Declares x<axis> for axes [from, to) out of the linear index `var`. */
+void emit_decode(struct text *t, const struct kernel *k, uint32_t from, uint32_t to,
+                 const char *var, const char *indent);
+/* Declares v<i> for instruction i (not a reduction). */
+void emit_inst(struct text *t, const struct kernel *k, uint32_t i, const char *indent);
+/* Instruction o as an expression of the compute type. */
+void emit_operand(struct text *t, const struct kernel *k, uint32_t o, enum dtype compute);
+/* Opens and closes the rounding of an expression of type `compute` to dtype. */
+void emit_round_open(struct text *t, enum dtype compute, enum dtype dtype, bool saturate);
+void emit_round_close(struct text *t, enum dtype compute, enum dtype dtype);
+void emit_identity(struct text *t, enum op op, enum dtype compute);
+void emit_store(struct text *t, const struct kernel *k, const struct store *s, const char *indent);
+void emit_args(struct text *t, const struct kernel *k);
+
+void emit_row(struct text *t, const struct kernel *k);
+void emit_column(struct text *t, const struct kernel *k);
+
+enum { CHUNK = 16384, LANES = 128, COLUMN_CHUNK = 128, TILE = 256 };
+
+#endif

@@ -1,0 +1,50 @@
+/* frontend/: the way in. compile.h: the conductor, from a model graph to a program, whole pipeline
+ * on one screen (compile.c). */
+#ifndef ATOLL_FRONTEND_COMPILE_H
+#define ATOLL_FRONTEND_COMPILE_H
+
+#include "codegen/cc.h"
+#include "passes/fuse.h"
+#include "passes/policy.h"
+#include "passes/train_step.h"
+#include "runtime/library.h"
+#include "runtime/program.h"
+
+struct compile_options {
+    const struct policy *policy;       /* NULL: fp32 */
+    const struct train_options *train; /* NULL: the graph as it is */
+    bool is_unfused;                   /* every op its own kernel */
+    bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
+    struct cc_options cc;
+    const char *cache; /* directory of compiled libraries; NULL: none */
+    void (*dump)(void *context, const char *name,
+                 const char *text); /* each stage's text, or NULL */
+    void *dump_context;
+};
+
+struct compiled {
+    struct graph *step; /* after autocast, autodiff and the training step: what people look at */
+    struct graph *primitive; /* what the executors run */
+    struct partition partition;
+    struct kernel *kernels; /* by group; is used where symbols[i] != NULL */
+    const char **symbols;
+    uint32_t n_kernels; /* distinct kernel functions */
+    struct text source; /* the generated C */
+    struct library *library;
+    struct program program;
+    struct arena arena;
+    struct notes notes;
+    double seconds_passes, seconds_compiler;
+    bool is_from_cache;
+};
+
+/* out is zeroed first; compiled_free it in either case. */
+status compile_graph(const struct graph *model, const struct compile_options *o,
+                     struct compiled *out, struct error *e);
+/* The second half alone: an already primitive graph (taken over: freed with out) to kernels and
+ * program. */
+status compile_primitive(struct graph *primitive, const struct compile_options *o,
+                         struct compiled *out, struct error *e);
+void compiled_free(struct compiled *c);
+
+#endif

@@ -1,0 +1,296 @@
+/* One model, one way to run it. Eager keeps its own leaf tensors and walks the primitive graph;
+ * fused steps a session. Both are initialised from the same texts and seed, so they start from the
+ * same bits. */
+#include "runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/eager.h"
+#include "runtime/init.h"
+#include "runtime/kept.h"
+
+static bool is_kept(const struct node *n)
+{
+    return n->op == OP_param || n->op == OP_buffer || n->op == OP_state || n->op == OP_scalar;
+}
+
+static bool has_symbols(const struct shape *s)
+{
+    for (uint32_t i = 0; i < s->rank; i++) {
+        if (!dim_is_static(s->dims[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Grows the memory of an eager tensor to what its node needs at the present symbols. */
+static status fit(struct runner *r, value v, struct tensor *t, size_t *capacity, struct error *e)
+{
+    const struct node *n = graph_node(runner_graph(r), v);
+    t->dtype = n->dtype;
+    t->rank = n->shape.rank;
+    for (uint32_t i = 0; i < t->rank; i++) {
+        t->shape[i] = dim_value(n->shape.dims[i], r->symbols);
+        if (t->shape[i] < 0) {
+            return fail(e, ATOLL_SHAPE, "%%%s: a symbol of its shape has no size yet",
+                        n->name != NULL ? n->name : "?");
+        }
+    }
+    size_t bytes = tensor_bytes(t);
+    if (t->data != NULL && *capacity >= bytes) {
+        return ATOLL_OK;
+    }
+    free(t->data);
+    t->data = calloc(1, bytes + 64);
+    *capacity = bytes;
+    return t->data != NULL
+               ? ATOLL_OK
+               : fail(e, ATOLL_OUT_OF_MEMORY, "no memory for a tensor of %zu bytes", bytes);
+}
+
+static status init_leaves(struct runner *r, uint64_t seed, struct error *e)
+{
+    const struct graph *g = runner_graph(r);
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (is_kept(&g->nodes[i]) && !has_symbols(&g->nodes[i].shape)) {
+            struct tensor *t = r->is_eager ? &r->leaves[i] : session_leaf(r->session, (value){i});
+            if (r->is_eager) {
+                TRY(fit(r, (value){i}, t, &r->leaf_capacity[i], e));
+            }
+            TRY(init_leaf(&g->nodes[i], seed, t, e));
+        }
+    }
+    return ATOLL_OK;
+}
+
+status runner_from(struct runner *r, uint64_t seed, struct error *e)
+{
+    const struct graph *g = runner_graph(r);
+    for (uint32_t i = 1; i < g->n_symbols; i++) {
+        r->symbols[i] = g->symbols[i].low;
+    }
+    if (r->is_eager) {
+        r->leaves = calloc(g->n_nodes, sizeof *r->leaves);
+        r->leaf_capacity = calloc(g->n_nodes, sizeof *r->leaf_capacity);
+        r->outputs = calloc(g->n_outputs + 1, sizeof *r->outputs);
+        r->output_capacity = calloc(g->n_outputs + 1, sizeof *r->output_capacity);
+        r->cache = contraction_cache_create();
+        if (r->leaves == NULL || r->leaf_capacity == NULL || r->outputs == NULL ||
+            r->output_capacity == NULL || r->cache == NULL) {
+            return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+        }
+    } else {
+        r->session = session_create(&r->compiled.program, e);
+        if (r->session == NULL) {
+            return e->code;
+        }
+        TRY(session_bind(r->session, r->symbols, e));
+    }
+    return init_leaves(r, seed, e);
+}
+
+status runner_open(struct runner *r, const struct graph *model, const struct compile_options *o,
+                   uint64_t seed, struct error *e)
+{
+    *r = (struct runner){.is_eager = o->is_eager};
+    TRY(compile_graph(model, o, &r->compiled, e));
+    return runner_from(r, seed, e);
+}
+
+status runner_open_plan(struct runner *r, const char *path, struct error *e)
+{
+    *r = (struct runner){0};
+    TRY(plan_read(path, true, &r->file, e));
+    r->compiled.primitive = r->file.graph;
+    r->compiled.program = r->file.program;
+    TRY(runner_from(r, 0, e));
+    const unsigned char *from = r->file.state;
+    for (uint32_t i = 1; i < r->file.graph->n_nodes; i++) {
+        if (plan_keeps(&r->file.graph->nodes[i])) {
+            struct tensor *t = session_leaf(r->session, (value){i});
+            memcpy(t->data, from, tensor_bytes(t));
+            from += tensor_bytes(t);
+        }
+    }
+    return ATOLL_OK;
+}
+
+static struct tensor *leaf_at(void *context, value v)
+{
+    struct runner *r = context;
+    return r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
+}
+
+static const struct tensor *lend_for_plan(void *context, value v)
+{
+    return leaf_at(context, v);
+}
+
+status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e)
+{
+    return plan_write(path, &r->compiled.program, r->compiled.library, lend_for_plan, r, about, e);
+}
+
+status runner_save(struct runner *r, const char *path, const char *const *metadata,
+                   uint32_t n_pairs, struct error *e)
+{
+    return kept_save(path, runner_graph(r), leaf_at, r, metadata, n_pairs, e);
+}
+
+status runner_load(struct runner *r, const char *path, struct error *e)
+{
+    return kept_load(path, runner_graph(r), leaf_at, r, e);
+}
+
+void runner_free(struct runner *r)
+{
+    const struct graph *g = r->compiled.primitive;
+    session_destroy(r->session);
+    for (uint32_t i = 1; r->leaves != NULL && i < g->n_nodes; i++) {
+        free(r->leaves[i].data);
+    }
+    for (uint32_t i = 0; r->outputs != NULL && i < g->n_outputs; i++) {
+        free(r->outputs[i].data);
+    }
+    free(r->leaves);
+    free(r->leaf_capacity);
+    free(r->outputs);
+    free(r->output_capacity);
+    contraction_cache_destroy(r->cache);
+    if (r->file.graph != NULL) {
+        r->compiled.primitive = NULL;
+        r->compiled.step = NULL;
+        r->compiled.program = (struct program){0};
+        plan_file_close(&r->file);
+    }
+    compiled_free(&r->compiled);
+    *r = (struct runner){0};
+}
+
+status runner_bind(struct runner *r, const int64_t *symbols, struct error *e)
+{
+    memmove(r->symbols, symbols, sizeof r->symbols);
+    return r->is_eager ? ATOLL_OK : session_bind(r->session, r->symbols, e);
+}
+
+struct tensor *runner_leaf(struct runner *r, const char *name)
+{
+    value v = graph_find(runner_graph(r), name);
+    if (v.id == 0) {
+        return NULL;
+    }
+    return r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
+}
+
+status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e)
+{
+    const struct graph *g = runner_graph(r);
+    value v = graph_find(g, name);
+    int64_t symbols[MAX_SYMBOLS];
+    memcpy(symbols, r->symbols, sizeof symbols);
+    if (v.id == 0) {
+        return fail(e, ATOLL_NOT_FOUND, "the graph has no input %%%s", name);
+    }
+    const struct node *n = graph_node(g, v);
+    bool fits = n->dtype == t->dtype && n->shape.rank == t->rank;
+    for (uint32_t i = 0; fits && i < t->rank; i++) {
+        struct dim d = n->shape.dims[i];
+        if (!dim_is_static(d) && d.symbols[1] == 0 && t->shape[i] % d.factor == 0) {
+            symbols[d.symbols[0]] = t->shape[i] / d.factor;
+        }
+        fits = dim_value(d, symbols) == t->shape[i];
+    }
+    if (!fits) {
+        struct arena scratch = {0};
+        fail(e, ATOLL_SHAPE,
+             "%%%s: expected %s, found %s of rank %u; hint: check the data's dtype and columns",
+             name, graph_type(g, v, &scratch), dtype_info[t->dtype].name, t->rank);
+        arena_free(&scratch);
+        return e->code;
+    }
+    TRY(runner_bind(r, symbols, e));
+    struct tensor *to = r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
+    if (r->is_eager) {
+        TRY(fit(r, v, to, &r->leaf_capacity[v.id], e));
+    }
+    if (tensor_bytes(t) != 0) {
+        memcpy(to->data, t->data, tensor_bytes(t));
+    }
+    return ATOLL_OK;
+}
+
+static struct tensor *lend_leaf(void *context, value v)
+{
+    struct runner *r = context;
+    return &r->leaves[v.id];
+}
+
+static void pass_probe(void *context, value v, const struct tensor *t)
+{
+    struct runner *r = context;
+    r->probe(r->probe_context, v, t);
+}
+
+status runner_step(struct runner *r, struct error *e)
+{
+    if (!r->is_eager) {
+        TRY(session_step(r->session, e));
+        r->peak_bytes = session_peak_bytes(r->session);
+        return ATOLL_OK;
+    }
+    const struct graph *g = runner_graph(r);
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (node_is_leaf(&g->nodes[i])) {
+            TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
+        }
+    }
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        TRY(fit(r, g->outputs[i].value, &r->outputs[i], &r->output_capacity[i], e));
+    }
+    struct eager_run run = {.graph = g,
+                            .symbols = r->symbols,
+                            .leaf = lend_leaf,
+                            .context = r,
+                            .outputs = r->outputs,
+                            .cache = r->cache};
+    run.probe = r->probe != NULL ? pass_probe : NULL;
+    TRY(eager_run(&run, e));
+    r->peak_bytes = run.peak_bytes > r->peak_bytes ? run.peak_bytes : r->peak_bytes;
+    return ATOLL_OK;
+}
+
+struct tensor runner_output(struct runner *r, const char *name)
+{
+    const struct graph *g = runner_graph(r);
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        if (strcmp(g->outputs[i].name, name) == 0) {
+            return r->is_eager ? r->outputs[i] : session_output(r->session, i);
+        }
+    }
+    return (struct tensor){0};
+}
+
+double runner_number(struct runner *r, const char *name)
+{
+    struct tensor t = runner_output(r, name);
+    return t.data == NULL || tensor_count(&t) < 1 ? (double)__builtin_nan("")
+                                                  : dtype_load(t.dtype, t.data);
+}
+
+void runner_copy_leaves(struct runner *to, struct runner *from)
+{
+    const struct graph *g = runner_graph(to);
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (!is_kept(&g->nodes[i])) {
+            continue;
+        }
+        struct tensor *a = runner_leaf(to, g->nodes[i].name),
+                      *b = runner_leaf(from, g->nodes[i].name);
+        if (a != NULL && b != NULL && a->dtype == b->dtype && tensor_bytes(a) == tensor_bytes(b) &&
+            b->data != NULL) {
+            memcpy(a->data, b->data, tensor_bytes(a));
+        }
+    }
+}

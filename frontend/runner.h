@@ -1,0 +1,60 @@
+/* A model made runnable one way (policy, eager or fused) with its tensors: what train, compare and
+ * plans step. */
+#ifndef ATOLL_FRONTEND_RUNNER_H
+#define ATOLL_FRONTEND_RUNNER_H
+
+#include "frontend/compile.h"
+#include "runtime/plan_file.h"
+
+struct runner {
+    struct compiled compiled;
+    struct plan_file file; /* when opened from a plan: owns graph, program and library */
+    bool is_eager;
+    struct session *session; /* fused */
+    struct tensor *leaves;   /* eager: by node id, own memory */
+    size_t *leaf_capacity;
+    struct tensor *outputs; /* eager */
+    size_t *output_capacity;
+    struct contraction_cache *cache;
+    int64_t symbols[MAX_SYMBOLS];
+    size_t peak_bytes;
+    void (*probe)(void *context, value v, const struct tensor *t); /* eager: sees every value */
+    void *probe_context;
+};
+
+/* Compiles and allocates; leaves are initialised from their init texts with `seed`. runner_free in
+ * either case. */
+status runner_open(struct runner *r, const struct graph *model, const struct compile_options *o,
+                   uint64_t seed, struct error *e);
+/* The same over compiled, which is taken over. */
+status runner_from(struct runner *r, uint64_t seed, struct error *e);
+/* From a plan file: fused, with the plan's first state. */
+status runner_open_plan(struct runner *r, const char *path, struct error *e);
+void runner_free(struct runner *r);
+
+/* The primitive graph the runner executes. */
+static inline const struct graph *runner_graph(const struct runner *r)
+{
+    return r->compiled.primitive;
+}
+/* Sets symbol values (by id of the primitive graph) for the next steps. */
+status runner_bind(struct runner *r, const int64_t *symbols, struct error *e);
+/* Binds one symbol from the shape of an input tensor, and its data is copied in. */
+status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e);
+/* NULL when there is no such leaf. */
+struct tensor *runner_leaf(struct runner *r, const char *name);
+status runner_step(struct runner *r, struct error *e);
+/* data NULL when there is no such output. */
+struct tensor runner_output(struct runner *r, const char *name);
+/* First element of an output as a number; NaN when there is none. */
+double runner_number(struct runner *r, const char *name);
+/* Writes the runner as a plan; its primitive graph must come from graph_parse. */
+status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e);
+/* Checkpoints of params, buffers and states. */
+status runner_save(struct runner *r, const char *path, const char *const *metadata,
+                   uint32_t n_pairs, struct error *e);
+status runner_load(struct runner *r, const char *path, struct error *e);
+/* Copies every param, buffer and state leaf that both have by name. */
+void runner_copy_leaves(struct runner *to, struct runner *from);
+
+#endif

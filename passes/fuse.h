@@ -1,0 +1,16 @@
+/* fuse: which nodes share a kernel. Reads a primitive graph (decompose), changes nothing, gives a
+ * partition. */
+#ifndef ATOLL_PASSES_FUSE_H
+#define ATOLL_PASSES_FUSE_H
+
+#include "ir/partition.h"
+#include "passes/pass.h"
+
+struct fuse_options {
+    bool is_off; /* every node its own kernel */
+};
+/* notes receives "why not fused" for neighbours that could have been one kernel. */
+status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
+            struct notes *notes, struct error *e);
+
+#endif

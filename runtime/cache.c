@@ -1,0 +1,118 @@
+/* Content-addressed: the key hashes every unit's text, the flags, the compiler and the processor.
+ * Entries are checksummed containers written to a temporary name and renamed; one that is damaged,
+ * foreign or unreadable is made again. */
+#include "cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/container.h"
+
+/* -march=native means another thing on another processor. */
+static uint64_t processor_hash(uint64_t seed)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[4096];
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (strncmp(line, "model name", 10) == 0 || strncmp(line, "flags", 5) == 0) {
+            seed = hash_text(line, seed);
+        }
+        if (line[0] == '\n') {
+            break;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return seed;
+}
+
+/* The compiler by what it resolves to: path, size and time of change, which cost no process. */
+static uint64_t compiler_hash(const char *compiler, uint64_t seed)
+{
+    char path[4096];
+    struct stat info;
+    const char *search = strchr(compiler, '/') != NULL ? "" : "/usr/local/bin:/usr/bin:/bin";
+    seed = hash_text(compiler, seed);
+    for (const char *p = search;;) {
+        size_t length = strcspn(p, ":");
+        snprintf(path, sizeof path, "%.*s%s%s", (int)length, p, length > 0 ? "/" : "", compiler);
+        if (stat(path, &info) == 0) {
+            seed = hash_u64((uint64_t)info.st_size, seed);
+            return hash_u64((uint64_t)info.st_mtime, seed);
+        }
+        if (p[length] == '\0') {
+            return seed;
+        }
+        p += length + 1;
+    }
+}
+
+static void make_directories(const char *path)
+{
+    char part[4096];
+    for (size_t i = 1; i < sizeof part - 1; i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            memcpy(part, path, i);
+            part[i] = '\0';
+            mkdir(part, 0700);
+        }
+        if (path[i] == '\0') {
+            return;
+        }
+    }
+}
+
+static bool load_entry(const char *path, struct library **out)
+{
+    struct container c;
+    struct stat info;
+    if (stat(path, &info) != 0 || info.st_uid != geteuid()) {
+        return false;
+    }
+    if (container_open(path, "kernels", &c, NULL) != ATOLL_OK) {
+        return false;
+    }
+    const struct section *s = container_find(&c, "library");
+    *out = s != NULL ? library_open(s->data, s->size, path, NULL) : NULL;
+    container_close(&c);
+    return *out != NULL;
+}
+
+status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
+                      const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
+                      struct error *e)
+{
+    char path[4096] = "";
+    *is_hit = false;
+    if (directory != NULL && directory[0] != '\0') {
+        uint64_t key = hash_text(cc_flags(), 1);
+        key = processor_hash(compiler_hash(o->compiler != NULL ? o->compiler : "cc", key));
+        key = hash_text(o->march != NULL ? o->march : "native", key);
+        for (uint32_t i = 0; i < n; i++) {
+            key = hash_bytes(units[i], sizes[i], key);
+        }
+        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory, key);
+        if (load_entry(path, out)) {
+            *is_hit = true;
+            return ATOLL_OK;
+        }
+    }
+    void *bytes = NULL;
+    size_t size = 0;
+    TRY(cc_compile(o, units, sizes, n, &bytes, &size, e));
+    *out = library_open(bytes, size, "compiled kernels", e);
+    if (*out != NULL && path[0] != '\0') {
+        make_directories(directory);
+        struct section s = {.name = "library", .data = bytes, .size = size};
+        (void)container_write(path, "kernels", &s, 1,
+                              NULL); /* a cache that cannot be written costs time only */
+    }
+    free(bytes);
+    return *out != NULL ? ATOLL_OK : e->code;
+}

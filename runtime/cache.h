@@ -1,0 +1,15 @@
+/* The cache of compiled libraries: memory of what the compiler made, on disk. */
+#ifndef ATOLL_RUNTIME_CACHE_H
+#define ATOLL_RUNTIME_CACHE_H
+
+#include "codegen/cc.h"
+#include "runtime/library.h"
+
+/* Compiles, or loads what an earlier run compiled from the same text with the same flags, compiler
+ * and machine. directory NULL: no cache. An unusable cache costs time only: it never makes the call
+ * fail. */
+status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
+                      const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
+                      struct error *e);
+
+#endif

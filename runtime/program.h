@@ -1,0 +1,65 @@
+/* A program: a primitive graph in its executable form, a list of launches over buffers. A session:
+ * one program's memory, stepped again and again. Building needs what passes found (ir/partition.h)
+ * and the kernels' addresses; running needs neither. */
+#ifndef ATOLL_RUNTIME_PROGRAM_H
+#define ATOLL_RUNTIME_PROGRAM_H
+
+#include "codegen/kernel.h"
+#include "runtime/contraction.h"
+#include "runtime/tensor.h"
+
+enum launch_kind { LAUNCH_KERNEL, LAUNCH_CONTRACTION, LAUNCH_SINGLE };
+
+struct launch {
+    enum launch_kind kind;
+    const char *symbol; /* KERNEL: its name in the library */
+    kernel_fn *fn;      /* KERNEL: set by program_link */
+    struct dim flat;    /* KERNEL: the length argument n */
+    value node;         /* the node of a CONTRACTION or SINGLE; the last member of a KERNEL */
+    uint32_t n_reads;   /* args[0..n_reads) are read, the rest written */
+    uint32_t n_args;
+    const value *args;   /* values whose memory is passed, in order */
+    bool is_single_pass; /* each element is read before it is written: updates may go in place */
+};
+
+struct program {
+    struct arena arena;
+    const struct graph *graph; /* borrowed; outlives the program */
+    struct launch *launches;
+    uint32_t n_launches;
+    value *root; /* by node id: whose memory it lies in (aliases, in-place updates); 0: nowhere */
+    uint32_t *first_use, *last_use; /* by root id: launches; UINT32_MAX when never */
+    bool *is_in_place;              /* by update index */
+    bool *is_snapshot; /* by output index: a leaf that the step changes, copied before it runs */
+};
+
+/* launches come from the partition: kernels[i] belongs to group i and is unused unless symbols[i]
+ * is set. */
+status program_build(const struct graph *g, const struct partition *p, const struct kernel *kernels,
+                     const char *const *symbols, struct program *out, struct error *e);
+/* Looks the kernels up: find(context, symbol) gives an address or NULL. */
+typedef void *program_find(void *context, const char *symbol);
+status program_link(struct program *p, program_find *find, void *context, struct error *e);
+void program_free(struct program *p);
+
+struct session;
+/* Memory for one program. Leaves start as zeros. NULL on failure. The program outlives it. */
+struct session *session_create(const struct program *p, struct error *e);
+void session_destroy(struct session *s);
+/* Fixes the symbols for the next steps: plans and allocates memory (again only when a size was not
+ * seen lately). Leaves without symbols keep their contents. */
+status session_bind(struct session *s, const int64_t *symbol_values, struct error *e);
+/* The tensor of a leaf, owned by the session; data is valid until the next session_bind. */
+struct tensor *session_leaf(struct session *s, value leaf);
+/* Makes a leaf's memory the caller's (NULL: the session's own again); must stay valid during steps.
+ */
+void session_point(struct session *s, value leaf, void *data);
+/* Runs every launch, then the updates. */
+status session_step(struct session *s, struct error *e);
+/* The tensor of output i after a step; valid until the next step or bind. */
+struct tensor session_output(struct session *s, uint32_t i);
+/* Bytes of the arena of intermediates (peak alive), and of leaves owned. */
+size_t session_peak_bytes(const struct session *s);
+size_t session_leaf_bytes(const struct session *s);
+
+#endif
