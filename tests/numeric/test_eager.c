@@ -23,7 +23,9 @@
 #define ROW_F(kind, op, meaning)  KIND_##kind(op, meaning)
 #define ROW_FI(kind, op, meaning) KIND_##kind(op, meaning)
 #define ROW_C(kind, op, meaning)  KIND_##kind(op, meaning)
-#define ROW_W(kind, op, meaning)  KIND_##kind(op, meaning)
+#define ROW_W(kind, op, meaning)  /* where: its condition is no number */                          \
+    case OP_##op:                                                                                  \
+        return a != 0 ? b : c;
 #define ROW_B(kind, op, meaning)
 #define ROW_ANY(kind, op, meaning)
 #define ROW_X(kind, op, meaning)
