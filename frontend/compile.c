@@ -18,13 +18,17 @@ static double now(void)
 struct stage {
     const char *name;
     pass_fn *pass;
-    bool needs_policy, needs_train;
+    bool needs_policy, needs_train, needs_gradients;
 };
 
 static const struct stage PIPELINE[] = {
-    {"simplify", simplify_pass, false, false},   {"autocast", autocast_pass, true, false},
-    {"islands", islands_pass, true, false},      {"train_step", train_step_pass, false, true},
-    {"decompose", decompose_pass, false, false}, {"simplify", simplify_pass, false, false},
+    {.name = "simplify", .pass = simplify_pass},
+    {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
+    {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
+    {.name = "train_step", .pass = train_step_pass, .needs_train = true},
+    {.name = "decompose", .pass = decompose_pass},
+    {.name = "simplify", .pass = simplify_pass},
 };
 
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
@@ -45,7 +49,9 @@ static status run_passes(const struct graph *model, const struct compile_options
     struct graph *now_graph = NULL;
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
-        if ((s->needs_policy && o->policy == NULL) || (s->needs_train && o->train == NULL)) {
+        bool lacks_policy = s->needs_policy && o->policy == NULL;
+        bool lacks_train = s->needs_train && o->train == NULL;
+        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;

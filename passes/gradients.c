@@ -62,7 +62,10 @@ void give(struct backward *b, uint32_t i, value v)
     }
     assert(shape_equal(&graph_node(b->g, v)->shape, &shape));
     value *at = &b->grad[to.id];
+    uint32_t island = b->g->origin_island; /* a low sum lies behind the island's border */
+    b->g->origin_island = dtype_is_low(graph_node(b->g, to)->dtype) ? 0 : island;
     *at = at->id == 0 ? v : add(b, *at, v);
+    b->g->origin_island = island;
 }
 
 enum dtype compute_dtype(const struct backward *b)
@@ -90,7 +93,11 @@ value reduce_axes(struct backward *b, enum op op, value v, uint32_t mask)
             axes[n++] = i;
         }
     }
-    return n == 0 ? v : graph_reduce(b->g, op, v, axes, n, true);
+    /* sums state their dtype, as decompose.c's do: equal nodes are shared */
+    bool is_sum = op == OP_sum || op == OP_prod;
+    struct attr attrs[] = {attr_ints("axes", axes, n), attr_bool("keepdims", true),
+                           attr_dtype("dtype", compute_dtype(b))};
+    return n == 0 ? v : graph_add(b->g, op, &v, 1, attrs, is_sum ? 3 : 2);
 }
 
 value keep_axes(struct backward *b, value v, uint32_t mask)

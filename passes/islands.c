@@ -16,6 +16,17 @@ static bool is_wide(enum dtype t)
     return t == F32 || t == F64;
 }
 
+/* Who a note is about: the name, else the line that made it. */
+static const char *label(struct arena *a, const struct node *n)
+{
+    if (n->name != NULL) {
+        return n->name;
+    }
+    return n->location.file == NULL
+               ? ""
+               : arena_text(a, "%s:%u", n->location.file, (unsigned)n->location.line);
+}
+
 static bool is_widening(const struct graph *g, const struct node *n)
 {
     return n->op == OP_cast && n->dtype == F32 &&
@@ -27,6 +38,7 @@ static bool is_widening(const struct graph *g, const struct node *n)
 struct growth {
     const struct policy *policy;
     struct notes *notes;
+    struct arena arena;
     bool *grows; /* by id of the input graph */
 };
 
@@ -130,9 +142,8 @@ static value grow_rule(struct graph *out, const struct graph *in, value v, const
                        void *context)
 {
     (void)out;
-    const struct growth *w = context;
+    struct growth *w = context;
     const struct node *n = graph_node(in, v);
-    const char *name = n->name != NULL ? n->name : "";
     if (w->grows[v.id] && n->op == OP_cast) {
         note_add(w->notes, "islands", graph_node(in, n->operands[0])->name,
                  "the cast to %s behind %s is left out: all that reads it runs in f32",
@@ -140,7 +151,7 @@ static value grow_rule(struct graph *out, const struct graph *in, value v, const
         return operands[0];
     }
     if (w->grows[v.id]) {
-        note_add(w->notes, "islands", name,
+        note_add(w->notes, "islands", label(&w->arena, n),
                  "%s grown into the island around it: f32 instead of %s, which saves rounding and "
                  "widening again",
                  op_info[n->op].name, dtype_info[n->dtype].name);
@@ -247,7 +258,7 @@ static void add_member(struct marks *m, const struct graph *g, uint32_t i)
     }
     island->last = i;
     if (island->name == NULL || (reason != NULL && !island->has_asker)) {
-        island->name = n->name != NULL ? n->name : "";
+        island->name = label(&m->arena, n);
     }
     if (reason != NULL && !island->has_reason[n->op]) {
         text_add(&island->reasons, "%s%s: %s", island->has_asker ? "; " : "", op_info[n->op].name,
@@ -353,12 +364,11 @@ status islands_pass(const struct graph *in, struct graph *out, const struct pass
     if (p == NULL || (p->low == DTYPE_NONE && p->n_ops == 0 && p->n_nodes == 0)) {
         return rewrite(in, out, NULL, NULL, NULL);
     }
-    struct arena scratch = {0};
     struct graph *swept = graph_like(in), *grown = graph_like(in);
     struct growth w = {.policy = p, .notes = notes};
     status code = rewrite(in, swept, NULL, NULL, NULL);
     if (code == ATOLL_OK) {
-        w.grows = ARENA_ARRAY(&scratch, bool, swept->n_nodes);
+        w.grows = ARENA_ARRAY(&w.arena, bool, swept->n_nodes);
         if (p->behaviour == POLICY_ATOLL) {
             find_growth(swept, &w);
         }
@@ -370,7 +380,7 @@ status islands_pass(const struct graph *in, struct graph *out, const struct pass
         fail(&out->error, code, "%s",
              swept->error.code != ATOLL_OK ? swept->error.text : grown->error.text);
     }
-    arena_free(&scratch);
+    arena_free(&w.arena);
     graph_destroy(swept);
     graph_destroy(grown);
     return code;

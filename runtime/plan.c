@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/checkpoint.h"
+#include "runtime/kept.h"
 #include "runtime/plan_file.h"
 
 struct atoll_plan {
@@ -301,68 +301,22 @@ size_t atoll_plan_state_bytes(const atoll_plan *plan)
 
 /* ---- checkpoints ---- */
 
+static struct tensor *lend(void *context, value leaf)
+{
+    return session_leaf(((atoll_plan *)context)->session, leaf);
+}
+
 atoll_status atoll_plan_save(atoll_plan *plan, const char *path, atoll_error *error)
 {
     struct error e = {0};
-    struct array *arrays = calloc(plan->n_kept + 1, sizeof *arrays);
-    if (arrays == NULL) {
-        fail(&e, ATOLL_OUT_OF_MEMORY, "%s: out of memory", path);
-        return give(&e, error);
-    }
-    for (uint32_t i = 0; i < plan->n_kept; i++) {
-        const struct tensor *t = session_leaf(plan->session, plan->kept[i]);
-        arrays[i] = (struct array){.name = graph_node(plan->file.graph, plan->kept[i])->name,
-                                   .dtype = t->dtype,
-                                   .rank = t->rank,
-                                   .data = t->data,
-                                   .bytes = tensor_bytes(t)};
-        memcpy(arrays[i].shape, t->shape, sizeof arrays[i].shape);
-    }
-    (void)checkpoint_write(path, arrays, plan->n_kept,
-                           (const char *const[]){"format", "atoll checkpoint 1"}, 1, &e);
-    free(arrays);
+    (void)kept_save(path, plan->file.graph, lend, plan,
+                    (const char *const[]){"format", "atoll checkpoint 1"}, 1, &e);
     return give(&e, error);
-}
-
-static status check_arrays(atoll_plan *p, const char *path, const struct dataset *d,
-                           struct error *e)
-{
-    for (uint32_t i = 0; i < p->n_kept; i++) {
-        const char *name = graph_node(p->file.graph, p->kept[i])->name;
-        const struct array *a = dataset_find(d, name);
-        const struct tensor *t = session_leaf(p->session, p->kept[i]);
-        if (a == NULL) {
-            return fail(e, ATOLL_DATA,
-                        "%s: no tensor '%s', which the plan keeps; hint: this checkpoint is of "
-                        "another plan",
-                        path, name);
-        }
-        if (a->dtype != t->dtype || a->rank != t->rank ||
-            memcmp(a->shape, t->shape, t->rank * sizeof *t->shape) != 0) {
-            return fail(e, ATOLL_DATA,
-                        "%s: tensor '%s' is %s of rank %u, the plan keeps %s of rank %u of another "
-                        "size or type",
-                        path, name, dtype_info[a->dtype].name, a->rank, dtype_info[t->dtype].name,
-                        t->rank);
-        }
-    }
-    return ATOLL_OK;
 }
 
 atoll_status atoll_plan_load(atoll_plan *plan, const char *path, atoll_error *error)
 {
     struct error e = {0};
-    struct dataset d;
-    if (checkpoint_read(path, &d, &e) != ATOLL_OK) {
-        return give(&e, error);
-    }
-    if (check_arrays(plan, path, &d, &e) == ATOLL_OK) {
-        for (uint32_t i = 0; i < plan->n_kept; i++) {
-            const struct array *a =
-                dataset_find(&d, graph_node(plan->file.graph, plan->kept[i])->name);
-            memcpy(session_leaf(plan->session, plan->kept[i])->data, a->data, a->bytes);
-        }
-    }
-    dataset_close(&d);
+    (void)kept_load(path, plan->file.graph, lend, plan, &e);
     return give(&e, error);
 }

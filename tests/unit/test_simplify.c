@@ -137,6 +137,23 @@ START_TEST(casts_of_constants_fold)
 }
 END_TEST
 
+START_TEST(static_sizes_are_numbers)
+{
+    struct graph *g = graph_create("size");
+    graph_output(g, "a", graph_size(g, dim_of(48), F32));
+    graph_output(g, "b", graph_size(g, dim_of(16777217), F32)); /* f32 does not hold it */
+    graph_output(g, "c", graph_size(g, dim_symbol(graph_symbol(g, "n")), F32));
+    struct graph *out = simplify(g);
+    const struct node *a = graph_node(out, out->outputs[0].value);
+    ck_assert_int_eq(a->op, OP_constant);
+    ck_assert_double_eq(node_float(a, "value"), 48.0);
+    ck_assert_int_eq(graph_node(out, out->outputs[1].value)->op, OP_size);
+    ck_assert_int_eq(graph_node(out, out->outputs[2].value)->op, OP_size);
+    graph_destroy(out);
+    graph_destroy(g);
+}
+END_TEST
+
 /* ---- casts: from → over → to; kept counts the casts left ---- */
 
 static const struct cast_case {
@@ -376,6 +393,7 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, constants_fold_as_kernels_compute, 0, ARRAY_LEN(fold_cases));
     tcase_add_loop_test(tc, casts_of_constants_fold, 0, ARRAY_LEN(cast_folds));
+    tcase_add_test(tc, static_sizes_are_numbers);
     tcase_add_loop_test(tc, casts_that_round_stay, 0, ARRAY_LEN(cast_cases));
     tcase_add_test(tc, saturating_casts_stay);
     tcase_add_loop_test(tc, only_exact_identities, 0, ARRAY_LEN(number_cases));
