@@ -56,8 +56,8 @@ void grad_max(struct backward *b)
     give(b, 0, split_ties(b, hit, widen(b, keep_axes(b, b->dy, mask)), mask));
 }
 
-/* p=1: sign(a) dy; p=2: a dy/y; p=inf: sign(a) dy at the largest, shared;
- * else sign(a) |a|^(p-1) dy / y^(p-1). 0 where the norm is 0. */
+/* p=0 counts: nothing; p=1: sign(a) dy; p=2: a dy/y; p=inf (-inf): sign(a) dy at the largest
+ * (smallest), shared; else sign(a) |a|^(p-1) dy / y^(p-1). 0 where the norm is 0. */
 void grad_norm(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
@@ -65,6 +65,9 @@ void grad_norm(struct backward *b)
     value a = widen_operand(b, 0), y = widen(b, keep_axes(b, b->y, mask));
     value dy = widen(b, keep_axes(b, b->dy, mask)), zero = number(b, 0.0);
     value is_zero = compare(b, OP_eq, y, 0.0), slope;
+    if (p == 0.0) {
+        return;
+    }
     if (p == 1.0) {
         give(b, 0, mul(b, op1(b, OP_sign, a), dy));
         return;
@@ -72,7 +75,7 @@ void grad_norm(struct backward *b)
     if (p == 2.0) {
         slope = mul(b, a, over(b, dy, y));
     } else if (isinf(p)) {
-        value top = reduce_axes(b, OP_max, op1(b, OP_abs, a), mask);
+        value top = reduce_axes(b, p > 0.0 ? OP_max : OP_min, op1(b, OP_abs, a), mask);
         value hit = op2(b, OP_eq, op1(b, OP_abs, a), top);
         slope = mul(b, op1(b, OP_sign, a), split_ties(b, hit, dy, mask));
     } else {
