@@ -275,8 +275,12 @@ static void emit_helper(struct text *t, enum op op, enum dtype compute)
     const char *type = emit_type(compute);
     text_add(t, "static inline %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type,
              row->name, emit_suffix(compute), op == OP_where ? "int32_t" : type);
-    text_add(t, n > 1 ? ", %s b" : "", type);
-    text_add(t, n > 2 ? ", %s c" : "", type);
+    if (n > 1) {
+        text_add(t, ", %s b", type);
+    }
+    if (n > 2) {
+        text_add(t, ", %s c", type);
+    }
     text_add(t, ") { return %s; }\n", row->meaning);
 }
 
