@@ -8,6 +8,7 @@
 
 #include "runtime/eager.h"
 #include "runtime/init.h"
+#include "runtime/kept.h"
 
 static bool is_kept(const struct node *n)
 {
@@ -98,6 +99,51 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
     return runner_from(r, seed, e);
 }
 
+status runner_open_plan(struct runner *r, const char *path, struct error *e)
+{
+    *r = (struct runner){0};
+    TRY(plan_read(path, true, &r->file, e));
+    r->compiled.primitive = r->file.graph;
+    r->compiled.program = r->file.program;
+    TRY(runner_from(r, 0, e));
+    const unsigned char *from = r->file.state;
+    for (uint32_t i = 1; i < r->file.graph->n_nodes; i++) {
+        if (plan_keeps(&r->file.graph->nodes[i])) {
+            struct tensor *t = session_leaf(r->session, (value){i});
+            memcpy(t->data, from, tensor_bytes(t));
+            from += tensor_bytes(t);
+        }
+    }
+    return ATOLL_OK;
+}
+
+static struct tensor *leaf_at(void *context, value v)
+{
+    struct runner *r = context;
+    return r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
+}
+
+static const struct tensor *lend_for_plan(void *context, value v)
+{
+    return leaf_at(context, v);
+}
+
+status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e)
+{
+    return plan_write(path, &r->compiled.program, r->compiled.library, lend_for_plan, r, about, e);
+}
+
+status runner_save(struct runner *r, const char *path, const char *const *metadata,
+                   uint32_t n_pairs, struct error *e)
+{
+    return kept_save(path, runner_graph(r), leaf_at, r, metadata, n_pairs, e);
+}
+
+status runner_load(struct runner *r, const char *path, struct error *e)
+{
+    return kept_load(path, runner_graph(r), leaf_at, r, e);
+}
+
 void runner_free(struct runner *r)
 {
     const struct graph *g = r->compiled.primitive;
@@ -113,6 +159,12 @@ void runner_free(struct runner *r)
     free(r->outputs);
     free(r->output_capacity);
     contraction_cache_destroy(r->cache);
+    if (r->file.graph != NULL) {
+        r->compiled.primitive = NULL;
+        r->compiled.step = NULL;
+        r->compiled.program = (struct program){0};
+        plan_file_close(&r->file);
+    }
     compiled_free(&r->compiled);
     *r = (struct runner){0};
 }

@@ -4,9 +4,11 @@
 #define ATOLL_FRONTEND_RUNNER_H
 
 #include "frontend/compile.h"
+#include "runtime/plan_file.h"
 
 struct runner {
     struct compiled compiled;
+    struct plan_file file; /* when opened from a plan: owns graph, program and library */
     bool is_eager;
     struct session *session; /* fused */
     struct tensor *leaves;   /* eager: by node id, own memory */
@@ -26,6 +28,8 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
                    uint64_t seed, struct error *e);
 /* The same over compiled, which is taken over. */
 status runner_from(struct runner *r, uint64_t seed, struct error *e);
+/* From a plan file: fused, with the plan's first state. */
+status runner_open_plan(struct runner *r, const char *path, struct error *e);
 void runner_free(struct runner *r);
 
 /* The primitive graph the runner executes. */
@@ -44,6 +48,12 @@ status runner_step(struct runner *r, struct error *e);
 struct tensor runner_output(struct runner *r, const char *name);
 /* First element of an output as a number; NaN when there is none. */
 double runner_number(struct runner *r, const char *name);
+/* Writes the runner as a plan; its primitive graph must come from graph_parse. */
+status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e);
+/* Checkpoints of params, buffers and states. */
+status runner_save(struct runner *r, const char *path, const char *const *metadata,
+                   uint32_t n_pairs, struct error *e);
+status runner_load(struct runner *r, const char *path, struct error *e);
 /* Copies every param, buffer and state leaf that both have by name. */
 void runner_copy_leaves(struct runner *to, struct runner *from);
 

@@ -220,8 +220,7 @@ value graph_add(struct graph *g, enum op op, const value *operands, uint32_t n_o
     if (g->error.code != ATOLL_OK) {
         return (value){0};
     }
-    if (n_operands < row->min_operands ||
-        (row->max_operands != VARIADIC && n_operands > row->max_operands)) {
+    if (n_operands < row->min_operands || n_operands > row->max_operands) {
         fail(&g->error, ATOLL_USAGE, "%s: %" PRIu32 " operands, expected %d to %d", row->name,
              n_operands, row->min_operands, row->max_operands);
         return (value){0};

@@ -92,6 +92,11 @@ status infer_node(struct graph *g, struct node *n)
         return refuse(g, n, ATOLL_DTYPE, "no dtype follows from these operands");
     }
     struct dim count;
+    for (uint32_t i = 0; i < n->shape.rank; i++) {
+        if (n->shape.dims[i].factor < 0) {
+            return refuse(g, n, ATOLL_SHAPE, "negative size");
+        }
+    }
     if (!shape_count(&n->shape, &count)) {
         return refuse(g, n, ATOLL_SHAPE,
                       "more elements than 64 bits can count, or over 4 symbols in a product");
@@ -103,13 +108,9 @@ status infer_node(struct graph *g, struct node *n)
 
 status infer_leaf(struct graph *g, struct node *n)
 {
+    (void)g;
     n->shape = node_attr_named(n, "shape")->dims;
     n->dtype = node_dtype(n, "dtype");
-    for (uint32_t i = 0; i < n->shape.rank; i++) {
-        if (n->shape.dims[i].factor < 0) {
-            return refuse(g, n, ATOLL_SHAPE, "negative size");
-        }
-    }
     return ATOLL_OK;
 }
 
@@ -372,7 +373,7 @@ status infer_slice(struct graph *g, struct node *n)
     stop = stop < 0 ? stop + size : stop;
     start = start < 0 ? 0 : start > size ? size : start;
     stop = stop < start ? start : stop > size ? size : stop;
-    n->shape.dims[axis] = dim_of((stop - start + step - 1) / step);
+    n->shape.dims[axis] = dim_of(stop == start ? 0 : (stop - start - 1) / step + 1);
     return ATOLL_OK;
 }
 
@@ -393,7 +394,9 @@ status infer_concat(struct graph *g, struct node *n)
             return refuse(g, n, ATOLL_SHAPE, "operands must have one rank and one dtype");
         }
         TRY(static_size(g, n, same.dims[axis], &size));
-        total += size;
+        if (__builtin_add_overflow(total, size, &total)) {
+            return refuse(g, n, ATOLL_SHAPE, "the axis gets more elements than 64 bits can count");
+        }
         same.dims[axis] = first->dims[axis];
         if (!shape_equal(&same, first)) {
             return refuse(g, n, ATOLL_SHAPE, "sizes differ on another axis");
@@ -414,8 +417,13 @@ status infer_pad(struct graph *g, struct node *n)
     if (low < 0 || high < 0 || step < 1) {
         return refuse(g, n, ATOLL_SHAPE, "low and high must be >= 0, step >= 1");
     }
-    int64_t spread = size == 0 ? 0 : (size - 1) * step + 1;
-    n->shape.dims[axis] = dim_of(low + spread + high);
+    int64_t total = size == 0 ? 0 : size - 1;
+    if (__builtin_mul_overflow(total, step, &total) ||
+        __builtin_add_overflow(total, size == 0 ? 0 : 1, &total) ||
+        __builtin_add_overflow(total, low, &total) || __builtin_add_overflow(total, high, &total)) {
+        return refuse(g, n, ATOLL_SHAPE, "the axis gets more elements than 64 bits can count");
+    }
+    n->shape.dims[axis] = dim_of(total);
     return ATOLL_OK;
 }
 

@@ -104,7 +104,7 @@ static const char *read_string(struct lexer *l, const char **problem)
         if (c == '\\') {
             c = escape(l);
         }
-        if (c == '\0' || c == '\n') {
+        if (c == '\0') {
             l->at = close + 1;
             *problem = "a bad escape or NUL in a string; hint: \\n \\t \\\" \\\\ \\xHH, not \\x00";
             return NULL;

@@ -55,7 +55,7 @@ typedef status infer_fn(struct graph *g, struct node *n);
 
 struct op_row {
     const char *name;
-    uint8_t min_operands, max_operands; /* VARIADIC: any number */
+    uint8_t min_operands, max_operands; /* VARIADIC: as many as a node may have */
     enum op_kind kind;
     enum op_types types;
     infer_fn *infer;

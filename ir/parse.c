@@ -122,10 +122,54 @@ static status parse_operands(struct parser *p, value **operands, uint32_t *n)
     do {
         *operands = arena_grow(&p->scratch, *operands, *n, &capacity, sizeof **operands);
         value *to = &(*operands)[*n];
+        if (p->token.kind != TOKEN_NUMBER && p->token.kind != TOKEN_VALUE) {
+            return refuse(p, "a value (%name) or a number");
+        }
         TRY(p->token.kind == TOKEN_NUMBER ? add_literal(p, to) : expect_value(p, to));
         ++*n;
     } while (accept(p, ','));
     return expect(p, ')', "or ',' after an operand");
+}
+
+/* Edits (insert, delete, replace a letter) that turn a into b, both shorter than 24 letters. */
+static uint32_t edits(const char *a, const char *b)
+{
+    uint32_t row[24];
+    uint32_t n = (uint32_t)strlen(b);
+    for (uint32_t k = 0; k <= n; k++) {
+        row[k] = k;
+    }
+    for (uint32_t i = 0; a[i] != '\0'; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = i + 1;
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t replace = diagonal + (a[i] != b[k]);
+            uint32_t shift = (row[k] < row[k + 1] ? row[k] : row[k + 1]) + 1;
+            diagonal = row[k + 1];
+            row[k + 1] = replace < shift ? replace : shift;
+        }
+    }
+    return row[n];
+}
+
+/* Names the operation that was probably meant: at most two letters away. */
+static status refuse_operation(struct parser *p)
+{
+    const char *closest = NULL;
+    uint32_t least = 3;
+    for (int op = OP_scalar + 1; p->token.kind == TOKEN_WORD && op < N_OPS; op++) {
+        const char *name = op_info[op].name;
+        if (p->token.length < 24 && strlen(name) < 24 && edits(p->token.text, name) < least) {
+            least = edits(p->token.text, name);
+            closest = name;
+        }
+    }
+    char what[80];
+    if (closest == NULL) {
+        return refuse(p, "the name of an operation");
+    }
+    snprintf(what, sizeof what, "the name of an operation; hint: did you mean %s?", closest);
+    return refuse(p, what);
 }
 
 /* %h = linear(%x, %w, 2.5) {attrs} : type marks */
@@ -141,7 +185,7 @@ static status parse_node(struct parser *p)
     struct token at = p->token;
     enum op op = at.kind == TOKEN_WORD ? op_named(at.text, at.length) : OP_NONE;
     if (op == OP_NONE) {
-        return refuse(p, "the name of an operation");
+        return refuse_operation(p);
     }
     if (op <= OP_scalar) {
         return refuse(p, "an operation; hint: leaves are parameters of the graph");
@@ -319,14 +363,14 @@ static status parse_guarded(struct parser *p)
 struct graph *graph_parse(const char *text, size_t size, const char *file, struct error *e)
 {
     struct error own = {0};
-    struct parser p = {.file = file, .error = &own};
+    struct parser p = {.file = file != NULL ? file : "graph", .error = &own};
     if (size > MAX_TEXT) {
-        fail(e, ATOLL_PARSE, "%s: found %zu bytes, expected at most %d", file, size, MAX_TEXT);
+        fail(e, ATOLL_PARSE, "%s: found %zu bytes, expected at most %d", p.file, size, MAX_TEXT);
         return NULL;
     }
     p.names.arena = p.lexer.arena = &p.scratch;
-    p.lexer.at = p.lexer.line_start = text;
-    p.lexer.end = text + size;
+    p.lexer.at = p.lexer.line_start = size != 0 ? text : "";
+    p.lexer.end = p.lexer.at + size;
     p.lexer.line = 1;
     status code = parse_guarded(&p);
     arena_free(&p.scratch);

@@ -119,13 +119,36 @@ static const char *unique_name(struct name_table *taken, const struct node *n, u
     return name;
 }
 
+/* A weak number is written where it is used, unless something other than an operand names it. */
+static bool *find_literals(const struct graph *g, struct arena *a)
+{
+    bool *is_literal = ARENA_ARRAY(a, bool, g->n_nodes);
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        const struct node *n = &g->nodes[i];
+        is_literal[i] = n->op == OP_constant && n->dtype == F32 && node_bool(n, "weak");
+    }
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        is_literal[g->nodes[i].scale] = false;
+    }
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        is_literal[g->outputs[i].value.id] = false;
+    }
+    for (uint32_t i = 0; i < g->n_updates; i++) {
+        is_literal[g->updates[i].next.id] = false;
+    }
+    return is_literal;
+}
+
+/* Leaves keep their names, since callers find them by it. Numbers that no line defines come last:
+ * reading the text back makes them anew under other ids, which must not push anyone aside. */
 const char **graph_unique_names(const struct graph *g, struct arena *a)
 {
     struct name_table taken = {.arena = a};
     const char **names = ARENA_ARRAY(a, const char *, g->n_nodes);
-    for (int leaves = 1; leaves >= 0; leaves--) { /* leaves keep theirs: callers find them by it */
+    const bool *is_literal = find_literals(g, a);
+    for (int turn = 0; turn < 3; turn++) {
         for (uint32_t i = 1; i < g->n_nodes; i++) {
-            if (is_leaf(&g->nodes[i]) == (leaves == 1)) {
+            if ((is_leaf(&g->nodes[i]) ? 0 : is_literal[i] ? 2 : 1) == turn) {
                 names[i] = unique_name(&taken, &g->nodes[i], i);
             }
         }
@@ -372,26 +395,6 @@ static void print_end(struct printer *p)
         print_value_name(p->t, p->names[g->outputs[i].value.id]);
     }
     text_add(p->t, "\n}\n");
-}
-
-/* A weak number is written where it is used, unless something other than an operand names it. */
-static bool *find_literals(const struct graph *g, struct arena *a)
-{
-    bool *is_literal = ARENA_ARRAY(a, bool, g->n_nodes);
-    for (uint32_t i = 1; i < g->n_nodes; i++) {
-        const struct node *n = &g->nodes[i];
-        is_literal[i] = n->op == OP_constant && n->dtype == F32 && node_bool(n, "weak");
-    }
-    for (uint32_t i = 1; i < g->n_nodes; i++) {
-        is_literal[g->nodes[i].scale] = false;
-    }
-    for (uint32_t i = 0; i < g->n_outputs; i++) {
-        is_literal[g->outputs[i].value.id] = false;
-    }
-    for (uint32_t i = 0; i < g->n_updates; i++) {
-        is_literal[g->updates[i].next.id] = false;
-    }
-    return is_literal;
 }
 
 void graph_print(const struct graph *g, struct text *t, const struct print_options *o)

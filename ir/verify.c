@@ -83,8 +83,7 @@ static status check_operands(struct checker *c, uint32_t id)
                       N_OPS - 1);
     }
     const struct op_row *row = &op_info[n->op];
-    if (n->n_operands < row->min_operands ||
-        (row->max_operands != VARIADIC && n->n_operands > row->max_operands)) {
+    if (n->n_operands < row->min_operands || n->n_operands > row->max_operands) {
         return broken(c, V003, id, "found %" PRIu32 " operands, expected %d to %d", n->n_operands,
                       row->min_operands, row->max_operands);
     }
@@ -351,7 +350,9 @@ static status check_scale(struct checker *c, uint32_t id)
     uint32_t expected = expected_scale(g, n);
     if (n->scale != expected) {
         return broken(c, V020, id, "found tag %s, expected %s; hint: add the node with graph_add",
-                      is_value(g, (value){n->scale}) ? name_of(c, n->scale) : "none",
+                      n->scale == 0           ? "none"
+                      : n->scale < g->n_nodes ? name_of(c, n->scale)
+                                              : "no value",
                       expected == 0 ? "none" : name_of(c, expected));
     }
     return ATOLL_OK;

@@ -22,6 +22,7 @@ struct caster {
     struct arena arena;
     struct cast_entry *casts; /* open addressing; from 0: free */
     uint32_t n_casts, n_slots;
+    bool *has_decided; /* by node line of the policy */
 };
 
 static uint32_t cast_slot(const struct caster *c, uint32_t from, enum dtype t)
@@ -79,6 +80,17 @@ static value cast_once(struct caster *c, struct graph *out, value v, enum dtype 
 }
 
 /* ---- what a class does to a node ---- */
+
+/* Who a note is about: the name, else the line that made it. */
+static const char *label(struct caster *c, const struct node *n)
+{
+    if (n->name != NULL) {
+        return n->name;
+    }
+    return n->location.file == NULL
+               ? ""
+               : arena_text(&c->arena, "%s:%u", n->location.file, (unsigned)n->location.line);
+}
 
 /* Floats other than f64; weak numbers take part at compute precision anyway. */
 static bool is_eligible(const struct node *n)
@@ -144,13 +156,14 @@ static bool has_open_dtype(const struct node *n)
     return a != NULL && a->kind == ATTR_DTYPE && a->dtype == DTYPE_NONE;
 }
 
-/* A norm's result has x's dtype, whatever its weights are stored in: computed in f32, rounded once.
- * As PyTorch does; the cast carries the norm's own name, since it stands for the norm's value. */
-static value norm_as_x(struct graph *out, const struct node *n, const value *operands)
+/* A norm's result has x's dtype, whatever its weights are stored in: computed in f32, rounded once,
+ * as PyTorch does. islands knows the cast by its name, "NORM.bf16". */
+static value norm_as_x(struct caster *c, struct graph *out, const struct node *n,
+                       const value *operands)
 {
     value v = graph_copy(out, n, operands);
     enum dtype x = graph_node(out, operands[0])->dtype;
-    return v.id == 0 || !dtype_is_low(x) ? v : graph_cast(out, v, x);
+    return dtype_is_low(x) ? cast_once(c, out, v, x) : v;
 }
 
 /* cross_entropy is not on the CUDA list: it asks log_softmax for the logits' own dtype, which
@@ -159,14 +172,17 @@ static value cross_entropy_cuda(struct caster *c, struct graph *out, const struc
                                 const value *operands)
 {
     enum dtype t = graph_node(out, operands[0])->dtype;
+    const char *outer = out->origin_name;
+    out->origin_name = outer == NULL ? NULL : arena_text(&out->arena, "%s.log_softmax", outer);
     value rounded = graph_add(out, OP_log_softmax, operands, 1,
                               (struct attr[]){attr_int("axis", -1), attr_dtype("dtype", t)}, 2);
+    out->origin_name = outer;
     value rest[3] = {cast_once(c, out, rounded, F32), operands[1]};
     if (n->n_operands == 3) {
         rest[2] = operands[2];
         cast_operands(c, out, rest + 2, 1, F32);
     }
-    note_add(c->notes, "autocast", n->name != NULL ? n->name : "",
+    note_add(c->notes, "autocast", label(c, n),
              "cross_entropy of %s logits: log-probabilities rounded to %s, then f32, as PyTorch "
              "does on CUDA; Atoll's own policy keeps them in f32",
              dtype_info[t].name, dtype_info[t].name);
@@ -183,7 +199,7 @@ static value cross_entropy_cuda(struct caster *c, struct graph *out, const struc
 static value inherit(struct caster *c, struct graph *out, const struct node *n, value *operands)
 {
     if (n->op == OP_layer_norm || n->op == OP_rms_norm) {
-        return norm_as_x(out, n, operands);
+        return norm_as_x(c, out, n, operands);
     }
     if (n->op == OP_cross_entropy && c->policy->behaviour == POLICY_TORCH_CUDA &&
         dtype_is_low(graph_node(out, operands[0])->dtype)) {
@@ -231,15 +247,22 @@ static bool any_low(const struct graph *out, const value *operands, uint32_t n)
 
 static void say(struct caster *c, const struct node *n, enum amp_class class, const char *did)
 {
-    note_add(c->notes, "autocast", n->name != NULL ? n->name : "", "%s is %s: %s%s%s",
-             op_info[n->op].name, amp_class_name(class), did, class == AMP_LOWER ? "" : ": ",
+    note_add(c->notes, "autocast", label(c, n), "%s is %s: %s%s%s", op_info[n->op].name,
+             amp_class_name(class), did, class == AMP_LOWER ? "" : ": ",
              class == AMP_LOWER ? "" : precision_reason(n->op));
+}
+
+/* Classes of the overrides may name ops that have no dtype to set: those cast their operands. */
+static enum amp_class fitting(const struct node *n, enum amp_class class)
+{
+    return class == AMP_FP32_OUT && node_attr_named(n, "dtype") == NULL ? AMP_FP32 : class;
 }
 
 static value apply_class(struct caster *c, struct graph *out, const struct node *n, value *operands,
                          enum amp_class class)
 {
     enum dtype low = c->policy->low;
+    class = fitting(n, class);
     switch (class) {
     case AMP_INHERIT:
         break;
@@ -287,10 +310,10 @@ static value apply_dtype(struct caster *c, struct graph *out, const struct node 
     cast_operands(c, out, operands, n->n_operands, t);
     bool sets = has_open_dtype(n) && is_eligible(graph_node(out, operands[0]));
     value v = copy_with_dtype(out, n, operands, sets ? t : DTYPE_NONE);
-    if (v.id != 0 && is_eligible(graph_node(out, v)) && graph_node(out, v)->dtype != t) {
-        v = graph_cast(out, v, t);
+    if (v.id != 0 && is_eligible(graph_node(out, v))) {
+        v = cast_once(c, out, v, t);
     }
-    note_add(c->notes, "autocast", n->name, "%s runs in %s: a node line of the policy says so",
+    note_add(c->notes, "autocast", label(c, n), "%s runs in %s: a node line of the policy says so",
              op_info[n->op].name, dtype_info[t].name);
     return v;
 }
@@ -306,11 +329,14 @@ static value autocast_rule(struct graph *out, const struct graph *in, value v,
     }
     memcpy(operands, operands_in, n->n_operands * sizeof *operands);
     const struct policy_node *override = policy_override(c->policy, n);
+    if (override != NULL) {
+        c->has_decided[override - c->policy->nodes] = true;
+    }
     if (override != NULL && override->dtype != DTYPE_NONE) {
         return apply_dtype(c, out, n, operands, override->dtype);
     }
     if (override != NULL) {
-        note_add(c->notes, "autocast", n->name, "%s is %s: a node line of the policy says so",
+        note_add(c->notes, "autocast", label(c, n), "%s is %s: a node line of the policy says so",
                  op_info[n->op].name, amp_class_name(override->class));
         return apply_class(c, out, n, operands, override->class);
     }
@@ -333,6 +359,19 @@ static struct graph updates_as_outputs(const struct graph *in, struct arena *scr
     return view;
 }
 
+/* A pattern with a slip in it would otherwise be silent. */
+static void report_idle_lines(const struct caster *c)
+{
+    for (uint32_t i = 0; i < c->policy->n_nodes; i++) {
+        if (!c->has_decided[i]) {
+            note_add(c->notes, "autocast", "",
+                     "policy line node \"%s\" decides nothing: no operation has such a name, or a "
+                     "later line takes it",
+                     c->policy->nodes[i].pattern);
+        }
+    }
+}
+
 status autocast_pass(const struct graph *in, struct graph *out, const struct pass_options *o,
                      struct notes *notes)
 {
@@ -343,6 +382,7 @@ status autocast_pass(const struct graph *in, struct graph *out, const struct pas
     struct caster c = {.policy = p, .notes = notes};
     struct graph view = updates_as_outputs(in, &c.arena);
     value *map = ARENA_ARRAY(&c.arena, value, in->n_nodes);
+    c.has_decided = ARENA_ARRAY(&c.arena, bool, p->n_nodes + 1);
     if (rewrite(&view, out, autocast_rule, &c, map) == ATOLL_OK) {
         out->n_outputs = in->n_outputs;
         for (uint32_t i = 0; i < in->n_updates; i++) {
@@ -350,6 +390,7 @@ status autocast_pass(const struct graph *in, struct graph *out, const struct pas
             graph_update(out, leaf, cast_once(&c, out, next, graph_node(out, leaf)->dtype));
         }
     }
+    report_idle_lines(&c);
     arena_free(&c.arena);
     return out->error.code;
 }

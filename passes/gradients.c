@@ -62,7 +62,10 @@ void give(struct backward *b, uint32_t i, value v)
     }
     assert(shape_equal(&graph_node(b->g, v)->shape, &shape));
     value *at = &b->grad[to.id];
+    uint32_t island = b->g->origin_island; /* a low sum lies behind the island's border */
+    b->g->origin_island = dtype_is_low(graph_node(b->g, to)->dtype) ? 0 : island;
     *at = at->id == 0 ? v : add(b, *at, v);
+    b->g->origin_island = island;
 }
 
 enum dtype compute_dtype(const struct backward *b)
@@ -70,15 +73,15 @@ enum dtype compute_dtype(const struct backward *b)
     return dtype_compute(b->n.dtype);
 }
 
-value up(struct backward *b, value v)
+value widen(struct backward *b, value v)
 {
     enum dtype t = compute_dtype(b);
     return v.id == 0 || graph_node(b->g, v)->dtype == F64 ? v : graph_cast(b->g, v, t);
 }
 
-value up_operand(struct backward *b, uint32_t i)
+value widen_operand(struct backward *b, uint32_t i)
 {
-    return up(b, b->n.operands[i]);
+    return widen(b, b->n.operands[i]);
 }
 
 value reduce_axes(struct backward *b, enum op op, value v, uint32_t mask)
@@ -90,7 +93,11 @@ value reduce_axes(struct backward *b, enum op op, value v, uint32_t mask)
             axes[n++] = i;
         }
     }
-    return n == 0 ? v : graph_reduce(b->g, op, v, axes, n, true);
+    /* sums state their dtype, as decompose.c's do: equal nodes are shared */
+    bool is_sum = op == OP_sum || op == OP_prod;
+    struct attr attrs[] = {attr_ints("axes", axes, n), attr_bool("keepdims", true),
+                           attr_dtype("dtype", compute_dtype(b))};
+    return n == 0 ? v : graph_add(b->g, op, &v, 1, attrs, is_sum ? 3 : 2);
 }
 
 value keep_axes(struct backward *b, value v, uint32_t mask)
@@ -106,13 +113,15 @@ value keep_axes(struct backward *b, value v, uint32_t mask)
 
 value axes_count(struct backward *b, const struct shape *shape, uint32_t mask)
 {
-    struct dim count = dim_of(1);
+    struct shape of = {0}; /* spelled as in decompose.c: equal nodes are shared */
     for (uint32_t i = 0; i < shape->rank; i++) {
         if (mask >> i & 1U) {
-            (void)dim_multiply(count, shape->dims[i], &count); /* a part of a counted shape fits */
+            of.dims[of.rank++] = shape->dims[i];
         }
     }
-    return graph_size(b->g, count, compute_dtype(b));
+    return graph_add(b->g, OP_size, NULL, 0,
+                     (struct attr[]){attr_dims("of", &of), attr_dtype("dtype", compute_dtype(b))},
+                     2);
 }
 
 value zeros_like(struct backward *b, uint32_t operand)
@@ -161,8 +170,8 @@ void grad_div(struct backward *b)
         give(b, 0, over(b, b->dy, c));
     }
     if (wants(b, 1)) {
-        value ratio = over(b, over(b, up_operand(b, 0), up(b, c)), up(b, c));
-        give(b, 1, op1(b, OP_neg, mul(b, up(b, b->dy), ratio)));
+        value ratio = over(b, over(b, widen_operand(b, 0), widen(b, c)), widen(b, c));
+        give(b, 1, op1(b, OP_neg, mul(b, widen(b, b->dy), ratio)));
     }
 }
 
@@ -211,7 +220,7 @@ void grad_exp(struct backward *b)
 
 void grad_expm1(struct backward *b)
 {
-    give(b, 0, mul(b, up(b, b->dy), add(b, up(b, b->y), number(b, 1.0))));
+    give(b, 0, mul(b, widen(b, b->dy), add(b, widen(b, b->y), number(b, 1.0))));
 }
 
 void grad_log(struct backward *b)
@@ -221,38 +230,39 @@ void grad_log(struct backward *b)
 
 void grad_log1p(struct backward *b)
 {
-    give(b, 0, over(b, up(b, b->dy), add(b, up_operand(b, 0), number(b, 1.0))));
+    give(b, 0, over(b, widen(b, b->dy), add(b, widen_operand(b, 0), number(b, 1.0))));
 }
 
 /* inf at 0 */
 void grad_sqrt(struct backward *b)
 {
-    give(b, 0, over(b, up(b, b->dy), mul(b, number(b, 2.0), up(b, b->y))));
+    give(b, 0, over(b, widen(b, b->dy), mul(b, number(b, 2.0), widen(b, b->y))));
 }
 
 void grad_rsqrt(struct backward *b)
 {
-    value y = up(b, b->y);
+    value y = widen(b, b->y);
     value cube = mul(b, mul(b, y, y), y);
-    give(b, 0, mul(b, mul(b, up(b, b->dy), number(b, -0.5)), cube));
+    give(b, 0, mul(b, mul(b, widen(b, b->dy), number(b, -0.5)), cube));
 }
 
 void grad_reciprocal(struct backward *b)
 {
-    value y = up(b, b->y);
-    give(b, 0, mul(b, op1(b, OP_neg, up(b, b->dy)), mul(b, y, y)));
+    value y = widen(b, b->y);
+    give(b, 0, mul(b, op1(b, OP_neg, widen(b, b->dy)), mul(b, y, y)));
 }
 
 /* da = c a^(c-1), 0 where c is 0; dc = a^c log a, 0 where a is 0 and c >= 0 */
 void grad_pow(struct backward *b)
 {
-    value a = up_operand(b, 0), c = up_operand(b, 1), dy = up(b, b->dy), zero = number(b, 0.0);
+    value a = widen_operand(b, 0), c = widen_operand(b, 1), dy = widen(b, b->dy),
+          zero = number(b, 0.0);
     if (wants(b, 0)) {
         value slope = mul(b, c, op2(b, OP_pow, a, sub(b, c, number(b, 1.0))));
         give(b, 0, where(b, compare(b, OP_eq, c, 0.0), zero, mul(b, dy, slope)));
     }
     if (wants(b, 1)) {
-        value slope = mul(b, up(b, b->y), op1(b, OP_log, a));
+        value slope = mul(b, widen(b, b->y), op1(b, OP_log, a));
         value is_flat = op2(b, OP_and, compare(b, OP_eq, a, 0.0), compare(b, OP_ge, c, 0.0));
         give(b, 1, where(b, is_flat, zero, mul(b, dy, slope)));
     }
@@ -260,33 +270,33 @@ void grad_pow(struct backward *b)
 
 void grad_tanh(struct backward *b)
 {
-    value y = up(b, b->y);
-    give(b, 0, mul(b, up(b, b->dy), sub(b, number(b, 1.0), mul(b, y, y))));
+    value y = widen(b, b->y);
+    give(b, 0, mul(b, widen(b, b->dy), sub(b, number(b, 1.0), mul(b, y, y))));
 }
 
 /* 2/sqrt(pi) e^(-a^2) */
 void grad_erf(struct backward *b)
 {
-    value a = up_operand(b, 0);
+    value a = widen_operand(b, 0);
     value bell = op1(b, OP_exp, op1(b, OP_neg, mul(b, a, a)));
-    give(b, 0, mul(b, up(b, b->dy), mul(b, number(b, 1.1283791670955126), bell)));
+    give(b, 0, mul(b, widen(b, b->dy), mul(b, number(b, 1.1283791670955126), bell)));
 }
 
 void grad_sigmoid(struct backward *b)
 {
-    value y = up(b, b->y);
-    give(b, 0, mul(b, up(b, b->dy), mul(b, sub(b, number(b, 1.0), y), y)));
+    value y = widen(b, b->y);
+    give(b, 0, mul(b, widen(b, b->dy), mul(b, sub(b, number(b, 1.0), y), y)));
 }
 
 void grad_sin(struct backward *b)
 {
-    give(b, 0, mul(b, up(b, b->dy), op1(b, OP_cos, up_operand(b, 0))));
+    give(b, 0, mul(b, widen(b, b->dy), op1(b, OP_cos, widen_operand(b, 0))));
 }
 
 void grad_cos(struct backward *b)
 {
-    value slope = op1(b, OP_neg, op1(b, OP_sin, up_operand(b, 0)));
-    give(b, 0, mul(b, up(b, b->dy), slope));
+    value slope = op1(b, OP_neg, op1(b, OP_sin, widen_operand(b, 0)));
+    give(b, 0, mul(b, widen(b, b->dy), slope));
 }
 
 /* 0 at 0; NaN lets the gradient pass */

@@ -31,8 +31,8 @@ void give(struct backward *b, uint32_t i, value v);
 value sum_to(struct graph *g, value v, const struct shape *shape);
 
 /* v in the dtype that rules compute in: f32, or f64 when the forward op or v is f64. */
-value up(struct backward *b, value v);
-value up_operand(struct backward *b, uint32_t i);
+value widen(struct backward *b, value v);
+value widen_operand(struct backward *b, uint32_t i);
 enum dtype compute_dtype(const struct backward *b);
 
 /* Reductions over a bit mask of axes with keepdims. */

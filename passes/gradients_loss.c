@@ -19,7 +19,7 @@ void grad_clamp(struct backward *b)
 
 void grad_leaky_relu(struct backward *b)
 {
-    value is_up = compare(b, OP_gt, b->n.operands[0], 0.0), dy = up(b, b->dy);
+    value is_up = compare(b, OP_gt, b->n.operands[0], 0.0), dy = widen(b, b->dy);
     value leak = mul(b, dy, number(b, node_float(&b->n, "slope")));
     give(b, 0, where(b, is_up, dy, leak));
 }
@@ -29,7 +29,7 @@ void grad_leaky_relu(struct backward *b)
  * inf * 0 away. */
 void grad_gelu(struct backward *b)
 {
-    value a = op2(b, OP_minimum, up_operand(b, 0), number(b, 40.0));
+    value a = op2(b, OP_minimum, widen_operand(b, 0), number(b, 40.0));
     a = op2(b, OP_maximum, a, number(b, -40.0));
     value one = number(b, 1.0), half = number(b, 0.5), slope;
     if (strcmp(node_text(&b->n, "form"), "tanh") == 0) {
@@ -46,21 +46,21 @@ void grad_gelu(struct backward *b)
         value bell = op1(b, OP_exp, mul(b, number(b, -0.5), mul(b, a, a)));
         slope = add(b, phi, mul(b, a, mul(b, number(b, 0.3989422804014327), bell)));
     }
-    give(b, 0, mul(b, up(b, b->dy), slope));
+    give(b, 0, mul(b, widen(b, b->dy), slope));
 }
 
 /* s (1 + a (1 - s)), s = sigmoid(a) */
 void grad_silu(struct backward *b)
 {
-    value a = up_operand(b, 0), one = number(b, 1.0);
+    value a = widen_operand(b, 0), one = number(b, 1.0);
     value s = op1(b, OP_sigmoid, a);
     value slope = mul(b, s, add(b, one, mul(b, a, sub(b, one, s))));
-    give(b, 0, mul(b, up(b, b->dy), slope));
+    give(b, 0, mul(b, widen(b, b->dy), slope));
 }
 
 void grad_softplus(struct backward *b)
 {
-    give(b, 0, mul(b, up(b, b->dy), op1(b, OP_sigmoid, up_operand(b, 0))));
+    give(b, 0, mul(b, widen(b, b->dy), op1(b, OP_sigmoid, widen_operand(b, 0))));
 }
 
 /* ---- losses of two broadcast operands ---- */
@@ -68,7 +68,7 @@ void grad_softplus(struct backward *b)
 /* The gradient of one element of the loss: dy, divided by the count for a mean. */
 static value element_dy(struct backward *b)
 {
-    value dy = up(b, b->dy);
+    value dy = widen(b, b->dy);
     if (strcmp(node_text(&b->n, "reduction"), "mean") != 0) {
         return dy;
     }
@@ -97,7 +97,7 @@ static void give_element(struct backward *b, uint32_t i, value slope, value dy)
 void grad_huber_loss(struct backward *b)
 {
     double delta = node_float(&b->n, "delta");
-    value d = sub(b, up_operand(b, 0), up_operand(b, 1)), dy = element_dy(b);
+    value d = sub(b, widen_operand(b, 0), widen_operand(b, 1)), dy = element_dy(b);
     value slope = op2(b, OP_maximum, op2(b, OP_minimum, d, number(b, delta)), number(b, -delta));
     give_element(b, 0, slope, dy);
     if (wants(b, 1)) {
@@ -110,9 +110,10 @@ void grad_huber_loss(struct backward *b)
 void grad_bce_with_logits(struct backward *b)
 {
     bool is_weighted = b->n.n_operands == 3;
-    value x = up_operand(b, 0), t = up_operand(b, 1), dy = element_dy(b), one = number(b, 1.0);
+    value x = widen_operand(b, 0), t = widen_operand(b, 1), dy = element_dy(b),
+          one = number(b, 1.0);
     value minus_x = op1(b, OP_neg, x);
-    value extra = is_weighted ? sub(b, up_operand(b, 2), one) : (value){0};
+    value extra = is_weighted ? sub(b, widen_operand(b, 2), one) : (value){0};
     if (wants(b, 0) && !is_weighted) {
         give_element(b, 0, sub(b, op1(b, OP_sigmoid, x), t), dy);
     } else if (wants(b, 0)) {
@@ -136,7 +137,8 @@ void grad_bce_with_logits(struct backward *b)
 /* dx = (x - t) / max(x (1-x), 1e-12), as the logs are bounded; dt = log(1-x) - log(x), bounded */
 void grad_binary_cross_entropy(struct backward *b)
 {
-    value x = up_operand(b, 0), t = up_operand(b, 1), dy = element_dy(b), one = number(b, 1.0);
+    value x = widen_operand(b, 0), t = widen_operand(b, 1), dy = element_dy(b),
+          one = number(b, 1.0);
     if (wants(b, 0)) {
         value spread = op2(b, OP_maximum, mul(b, sub(b, one, x), x), number(b, 1e-12));
         give_element(b, 0, over(b, sub(b, x, t), spread), dy);
@@ -162,7 +164,7 @@ struct classes {
 
 static value row_weight(struct backward *b, value is_class, uint32_t mask)
 {
-    value w = b->n.n_operands == 3 ? up_operand(b, 2) : number(b, 1.0);
+    value w = b->n.n_operands == 3 ? widen_operand(b, 2) : number(b, 1.0);
     if (b->n.n_operands < 3) {
         return w;
     }
@@ -171,7 +173,7 @@ static value row_weight(struct backward *b, value is_class, uint32_t mask)
 
 static value row_dy(struct backward *b, value is_kept, value weight, const struct shape *rows)
 {
-    value dy = up(b, b->dy);
+    value dy = widen(b, b->dy);
     const char *reduction = node_text(&b->n, "reduction");
     if (strcmp(reduction, "none") == 0) {
         return graph_reshape(b->g, dy, rows);
@@ -207,7 +209,8 @@ static struct classes class_terms(struct backward *b)
         s.q_sum = weight;
         return s;
     }
-    value w = b->n.n_operands == 3 ? up_operand(b, 2) : graph_constant(b->g, 1.0, compute_dtype(b));
+    value w =
+        b->n.n_operands == 3 ? widen_operand(b, 2) : graph_constant(b->g, 1.0, compute_dtype(b));
     value share = over(b, number(b, smoothing), axes_count(b, &z, s.mask));
     value hit = where(b, is_class, mul(b, w, number(b, 1.0 - smoothing)), zero);
     s.q = add(b, hit, mul(b, w, share));
@@ -224,7 +227,7 @@ void grad_cross_entropy(struct backward *b)
         return;
     }
     struct classes s = class_terms(b);
-    value z = up_operand(b, 0);
+    value z = widen_operand(b, 0);
     value e = op1(b, OP_exp, sub(b, z, reduce_axes(b, OP_max, z, s.mask)));
     value p = over(b, e, reduce_axes(b, OP_sum, e, s.mask));
     bool is_one = b->n.n_operands < 3 && node_float(&b->n, "label_smoothing") == 0.0;

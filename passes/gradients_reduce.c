@@ -28,7 +28,7 @@ void grad_sum(struct backward *b)
 void grad_prod(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
-    value a = up_operand(b, 0), dy = up(b, keep_axes(b, b->dy, mask));
+    value a = widen_operand(b, 0), dy = widen(b, keep_axes(b, b->dy, mask));
     value one = number(b, 1.0), zero = number(b, 0.0);
     value is_zero = compare(b, OP_eq, a, 0.0);
     value filled = where(b, is_zero, one, a);
@@ -53,7 +53,7 @@ void grad_max(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
     value hit = op2(b, OP_eq, b->n.operands[0], keep_axes(b, b->y, mask));
-    give(b, 0, split_ties(b, hit, up(b, keep_axes(b, b->dy, mask)), mask));
+    give(b, 0, split_ties(b, hit, widen(b, keep_axes(b, b->dy, mask)), mask));
 }
 
 /* p=1: sign(a) dy; p=2: a dy/y; p=inf: sign(a) dy at the largest, shared;
@@ -62,8 +62,8 @@ void grad_norm(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
     double p = node_float(&b->n, "p");
-    value a = up_operand(b, 0), y = up(b, keep_axes(b, b->y, mask));
-    value dy = up(b, keep_axes(b, b->dy, mask)), zero = number(b, 0.0);
+    value a = widen_operand(b, 0), y = widen(b, keep_axes(b, b->y, mask));
+    value dy = widen(b, keep_axes(b, b->dy, mask)), zero = number(b, 0.0);
     value is_zero = compare(b, OP_eq, y, 0.0), slope;
     if (p == 1.0) {
         give(b, 0, mul(b, op1(b, OP_sign, a), dy));
@@ -95,14 +95,14 @@ static value softmax(struct backward *b, value x, uint32_t mask)
 void grad_logsumexp(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
-    value p = softmax(b, up_operand(b, 0), mask);
-    give(b, 0, mul(b, up(b, keep_axes(b, b->dy, mask)), p));
+    value p = softmax(b, widen_operand(b, 0), mask);
+    give(b, 0, mul(b, widen(b, keep_axes(b, b->dy, mask)), p));
 }
 
 /* y (dy - sum(y dy)) */
 void grad_softmax(struct backward *b)
 {
-    value y = up(b, b->y), dy = up(b, b->dy);
+    value y = widen(b, b->y), dy = widen(b, b->dy);
     value dot = reduce_axes(b, OP_sum, mul(b, y, dy), axes_mask(b));
     give(b, 0, mul(b, y, sub(b, dy, dot)));
 }
@@ -110,9 +110,9 @@ void grad_softmax(struct backward *b)
 /* dy - e^y sum(dy) */
 void grad_log_softmax(struct backward *b)
 {
-    value dy = up(b, b->dy);
+    value dy = widen(b, b->dy);
     value total = reduce_axes(b, OP_sum, dy, axes_mask(b));
-    give(b, 0, sub(b, dy, mul(b, op1(b, OP_exp, up(b, b->y)), total)));
+    give(b, 0, sub(b, dy, mul(b, op1(b, OP_exp, widen(b, b->y)), total)));
 }
 
 /* ---- normalisation over the last `axes` axes ---- */
@@ -130,15 +130,15 @@ static struct normed normalise(struct backward *b, bool is_centred)
     uint32_t all = (1U << shape.rank) - 1U;
     struct normed s = {.mask = all & ~(all >> (uint32_t)node_int(&b->n, "axes"))};
     s.count = axes_count(b, &shape, s.mask);
-    value x = up_operand(b, 0);
+    value x = widen_operand(b, 0);
     if (is_centred) {
         x = sub(b, x, over(b, reduce_axes(b, OP_sum, x, s.mask), s.count));
     }
     value square = over(b, reduce_axes(b, OP_sum, mul(b, x, x), s.mask), s.count);
     s.scale = op1(b, OP_rsqrt, add(b, square, number(b, node_float(&b->n, "eps"))));
     s.xhat = mul(b, x, s.scale);
-    value dy = up(b, b->dy);
-    s.dxhat = b->n.n_operands > 1 ? mul(b, dy, up_operand(b, 1)) : dy;
+    value dy = widen(b, b->dy);
+    s.dxhat = b->n.n_operands > 1 ? mul(b, dy, widen_operand(b, 1)) : dy;
     return s;
 }
 
@@ -154,11 +154,11 @@ void grad_layer_norm(struct backward *b)
             give(b, 0, mul(b, s.scale, sub(b, sub(b, s.dxhat, mean), along)));
         }
         if (wants(b, 1)) {
-            give(b, 1, mul(b, up(b, b->dy), s.xhat));
+            give(b, 1, mul(b, widen(b, b->dy), s.xhat));
         }
     }
     if (wants(b, 2)) {
-        give(b, 2, up(b, b->dy));
+        give(b, 2, widen(b, b->dy));
     }
 }
 
@@ -172,6 +172,6 @@ void grad_rms_norm(struct backward *b)
         give(b, 0, mul(b, s.scale, sub(b, s.dxhat, along)));
     }
     if (wants(b, 1)) {
-        give(b, 1, mul(b, up(b, b->dy), s.xhat));
+        give(b, 1, mul(b, widen(b, b->dy), s.xhat));
     }
 }

@@ -2,8 +2,6 @@
  * gradients.c. Contractions run in the dtype of their forward op (low precision stays low, the
  * accumulation is f32 inside); the transposes of a product are asked for by its flags, never made.
  * What an index op did not read gets 0, and what it read out of range gives nothing. */
-#include <limits.h>
-
 #include "gradients.h"
 
 static struct shape operand_shape(const struct backward *b, uint32_t i)
@@ -210,7 +208,7 @@ void grad_embedding(struct backward *b)
     int64_t padding = node_int(&b->n, "padding_idx");
     struct dim rows = operand_shape(b, 0).dims[0];
     value index = b->n.operands[1], dy = b->dy;
-    if (padding != INT64_MIN && dy.id != 0) {
+    if (padding != -INT64_MAX && dy.id != 0) {
         padding += padding < 0 && dim_is_static(rows) ? rows.factor : 0;
         struct shape to = operand_shape(b, 1);
         to.dims[to.rank++] = dim_of(1);

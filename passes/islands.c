@@ -16,9 +16,15 @@ static bool is_wide(enum dtype t)
     return t == F32 || t == F64;
 }
 
-static bool same_text(const char *a, const char *b)
+/* Who a note is about: the name, else the line that made it. */
+static const char *label(struct arena *a, const struct node *n)
 {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    if (n->name != NULL) {
+        return n->name;
+    }
+    return n->location.file == NULL
+               ? ""
+               : arena_text(a, "%s:%u", n->location.file, (unsigned)n->location.line);
 }
 
 static bool is_widening(const struct graph *g, const struct node *n)
@@ -32,21 +38,23 @@ static bool is_widening(const struct graph *g, const struct node *n)
 struct growth {
     const struct policy *policy;
     struct notes *notes;
+    struct arena arena;
     bool *grows; /* by id of the input graph */
 };
 
-/* The cast that autocast puts behind a norm carries the norm's name and place; a cast that a person
- * wrote has its own. */
+/* The cast that autocast puts behind a norm is called "NORM.bf16"; a cast that a person wrote has
+ * a name of its own. */
 static bool is_norm_cast(const struct graph *g, const struct node *n)
 {
-    if (n->op != OP_cast || !dtype_is_low(n->dtype)) {
+    if (n->op != OP_cast || !dtype_is_low(n->dtype) || n->name == NULL) {
         return false;
     }
     const struct node *from = graph_node(g, n->operands[0]);
-    return (from->op == OP_layer_norm || from->op == OP_rms_norm) && from->dtype == F32 &&
-           same_text(n->name, from->name) && n->location.line == from->location.line &&
-           same_text(n->location.file, from->location.file) &&
-           (n->name != NULL || n->location.file != NULL);
+    bool is_norm = (from->op == OP_layer_norm || from->op == OP_rms_norm) && from->dtype == F32 &&
+                   from->name != NULL;
+    size_t length = is_norm ? strlen(from->name) : 0;
+    return is_norm && strncmp(n->name, from->name, length) == 0 && n->name[length] == '.' &&
+           strcmp(n->name + length + 1, dtype_info[n->dtype].name) == 0;
 }
 
 static bool is_elementwise(enum op op)
@@ -69,7 +77,7 @@ static enum amp_class class_of(const struct policy *p, const struct node *n)
 static bool is_candidate(const struct graph *g, const struct growth *w, const struct node *n)
 {
     if (is_norm_cast(g, n)) {
-        return policy_override(w->policy, n) == NULL;
+        return policy_override(w->policy, graph_node(g, n->operands[0])) == NULL;
     }
     if (!dtype_is_low(n->dtype) || !is_elementwise(n->op) ||
         policy_override(w->policy, n) != NULL || policy_class(w->policy, n->op) != AMP_INHERIT) {
@@ -134,17 +142,16 @@ static value grow_rule(struct graph *out, const struct graph *in, value v, const
                        void *context)
 {
     (void)out;
-    const struct growth *w = context;
+    struct growth *w = context;
     const struct node *n = graph_node(in, v);
-    const char *name = n->name != NULL ? n->name : "";
     if (w->grows[v.id] && n->op == OP_cast) {
-        note_add(w->notes, "islands", name,
+        note_add(w->notes, "islands", graph_node(in, n->operands[0])->name,
                  "the cast to %s behind %s is left out: all that reads it runs in f32",
                  dtype_info[n->dtype].name, op_info[graph_node(in, n->operands[0])->op].name);
         return operands[0];
     }
     if (w->grows[v.id]) {
-        note_add(w->notes, "islands", name,
+        note_add(w->notes, "islands", label(&w->arena, n),
                  "%s grown into the island around it: f32 instead of %s, which saves rounding and "
                  "widening again",
                  op_info[n->op].name, dtype_info[n->dtype].name);
@@ -251,7 +258,7 @@ static void add_member(struct marks *m, const struct graph *g, uint32_t i)
     }
     island->last = i;
     if (island->name == NULL || (reason != NULL && !island->has_asker)) {
-        island->name = n->name != NULL ? n->name : "";
+        island->name = label(&m->arena, n);
     }
     if (reason != NULL && !island->has_reason[n->op]) {
         text_add(&island->reasons, "%s%s: %s", island->has_asker ? "; " : "", op_info[n->op].name,
@@ -357,12 +364,11 @@ status islands_pass(const struct graph *in, struct graph *out, const struct pass
     if (p == NULL || (p->low == DTYPE_NONE && p->n_ops == 0 && p->n_nodes == 0)) {
         return rewrite(in, out, NULL, NULL, NULL);
     }
-    struct arena scratch = {0};
     struct graph *swept = graph_like(in), *grown = graph_like(in);
     struct growth w = {.policy = p, .notes = notes};
     status code = rewrite(in, swept, NULL, NULL, NULL);
     if (code == ATOLL_OK) {
-        w.grows = ARENA_ARRAY(&scratch, bool, swept->n_nodes);
+        w.grows = ARENA_ARRAY(&w.arena, bool, swept->n_nodes);
         if (p->behaviour == POLICY_ATOLL) {
             find_growth(swept, &w);
         }
@@ -374,7 +380,7 @@ status islands_pass(const struct graph *in, struct graph *out, const struct pass
         fail(&out->error, code, "%s",
              swept->error.code != ATOLL_OK ? swept->error.text : grown->error.text);
     }
-    arena_free(&scratch);
+    arena_free(&w.arena);
     graph_destroy(swept);
     graph_destroy(grown);
     return code;

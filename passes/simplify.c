@@ -182,6 +182,7 @@ static bool fold_f32(enum op op, float a, float b, float *out)
     }
 }
 
+/* Integers too: whole numbers below 2^53, the caller checks the result's range. */
 static bool fold_f64(enum op op, double a, double b, double *out)
 {
     switch ((int)op) {
@@ -199,24 +200,6 @@ static bool fold_f64(enum op op, double a, double b, double *out)
         return true;
     case OP_neg:
         *out = -a;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Whole numbers below 2^53 in double; the caller checks the result's range. */
-static bool fold_integer(enum op op, double a, double b, double *out)
-{
-    switch ((int)op) {
-    case OP_add:
-        *out = a + b;
-        return true;
-    case OP_sub:
-        *out = a - b;
-        return true;
-    case OP_mul:
-        *out = a * b;
         return true;
     default:
         return false;
@@ -280,10 +263,25 @@ static value fold_cast(struct graph *out, const struct node *n, const struct nod
     return graph_constant(out, to, n->dtype);
 }
 
+/* A size without symbols is a number, where its dtype holds it exactly. */
+static value fold_size(struct graph *out, const struct node *n)
+{
+    const struct shape *of = &node_attr_named(n, "of")->dims;
+    double count = 1.0;
+    for (uint32_t i = 0; i < of->rank; i++) {
+        count *= dim_is_static(of->dims[i]) ? (double)of->dims[i].factor : (double)NAN;
+    }
+    bool is_exact = count <= 9007199254740992.0 && round_to(n->dtype, count) == count;
+    return is_exact ? graph_constant(out, count, n->dtype) : (value){0};
+}
+
 /* n over constants as one constant, or 0. */
 static value fold(struct graph *out, const struct node *n, const value *operands)
 {
     double v[2] = {0.0, 0.0}, result = 0.0;
+    if (n->op == OP_size) {
+        return fold_size(out, n);
+    }
     if (op_info[n->op].kind != ELEMENTWISE || n->n_operands > 2 || n->op == OP_scale_loss ||
         n->op == OP_unscale || n->scale != 0) {
         return (value){0};
@@ -310,8 +308,7 @@ static value fold(struct graph *out, const struct node *n, const value *operands
         is_folded = fold_f32(n->op, (float)v[0], (float)v[1], &single);
         result = is_folded ? (double)single : 0.0;
     } else if (!is_folded) {
-        is_folded = compute == F64 ? fold_f64(n->op, v[0], v[1], &result)
-                                   : fold_integer(n->op, v[0], v[1], &result);
+        is_folded = fold_f64(n->op, v[0], v[1], &result);
     }
     double rounded = is_folded ? round_to(n->dtype, result) : 0.0;
     if (!is_folded || !is_plain(n->dtype, rounded) ||
@@ -340,14 +337,20 @@ static bool holds(enum dtype b, enum dtype a)
     return a == BOOL || (a == U8 && dtype_info[b].bytes >= 2) || (a == I32 && b == F64);
 }
 
+/* Turns an infinity, of e5m2 itself too, into the largest value: never the identity. */
+static bool saturates_f8(const struct node *n)
+{
+    return node_bool(n, "saturate") && (n->dtype == F8E4M3 || n->dtype == F8E5M2);
+}
+
 static value simplify_cast(struct graph *out, const struct node *n, value v)
 {
     const struct node *a = graph_node(out, v);
-    bool saturates = node_bool(n, "saturate") && dtype_info[n->dtype].bytes == 1;
+    bool saturates = saturates_f8(n);
     if (a->dtype == n->dtype && !saturates) {
         return v;
     }
-    if (a->op != OP_cast || a->island != n->island) {
+    if (a->op != OP_cast || a->island != n->island || saturates_f8(a)) {
         return (value){0};
     }
     value source = a->operands[0];
@@ -451,6 +454,9 @@ static value simplify_rule(struct graph *out, const struct graph *in, value v,
         to = simplify_view(out, n, operands[0]);
     } else if (to.id == 0 && n->n_operands == 2 && op_info[n->op].kind == ELEMENTWISE) {
         to = simplify_arithmetic(out, n, operands);
+    }
+    if (to.id != 0 && node_is_weak(graph_node(out, to))) { /* n promotes, a weak number would not */
+        to = graph_constant(out, node_float(graph_node(out, to), "value"), n->dtype);
     }
     return to.id != 0 ? to : share(s, out, n, operands);
 }

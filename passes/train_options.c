@@ -170,6 +170,14 @@ static status parse_optimizer(struct train_options *o, char *text, struct arena 
     char *rest = cut_form(text);
     for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(text, names[i]) == 0) {
+            struct train_options fresh = train_options_default();
+            fresh.schedule = o->schedule;
+            fresh.max_norm = o->max_norm;
+            fresh.scaler = o->scaler;
+            fresh.accumulate = o->accumulate;
+            fresh.skips_nonfinite = o->skips_nonfinite;
+            fresh.allows_low_params = o->allows_low_params;
+            *o = fresh;
             o->optimizer = (enum optimizer_kind)i;
             o->weight_decay = i == OPTIMIZER_ADAMW ? 1e-2 : 0.0;
             return parse_form(o, names[i], rest, a, e);
@@ -225,6 +233,9 @@ status train_options_parse(struct train_options *o, const char *optimizer, const
     status code = ATOLL_OK;
     if (optimizer != NULL && *optimizer != '\0') {
         code = parse_optimizer(o, arena_copy_text(&scratch, optimizer), &scratch, e);
+    }
+    if (code == ATOLL_OK && schedule != NULL && *schedule != '\0') {
+        o->schedule = train_options_default().schedule;
     }
     if (code == ATOLL_OK && schedule != NULL && *schedule != '\0' &&
         strcmp(schedule, "none") != 0) {

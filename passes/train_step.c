@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "autodiff.h"
+#include "ir/print.h"
 
 enum { MAX_TOGETHER = 200 }; /* operands of one global_norm */
 
@@ -62,7 +63,9 @@ static value leaf(struct step *s, enum op op, const char *name, enum dtype t,
 static value scalar(struct step *s, enum op op, const char *name, enum dtype t, double init)
 {
     struct shape none = shape_scalar();
-    return leaf(s, op, name, t, &none, arena_text(s->scratch, "%.17g", init));
+    struct text text = {.arena = s->scratch};
+    double_print(&text, init);
+    return leaf(s, op, name, t, &none, text.data);
 }
 
 static const char *param_name(struct step *s, uint32_t i)
@@ -170,8 +173,9 @@ static void accumulate(struct step *s)
     }
 }
 
-/* Tests each gradient before and after it is multiplied by r = f32(1/f64(S)): a small S can
- * overflow it there. */
+/* g <- g r, r = f32(1/f64(S)), and which gradient is not finite. One test after the product covers
+ * the one before it: r is above 0, so what is infinite or NaN stays so; and it sees what a small S
+ * makes overflow, which a test before the product cannot. */
 static void unscale_and_test(struct step *s)
 {
     value r = {0};
@@ -181,12 +185,8 @@ static void unscale_and_test(struct step *s)
     }
     s->first_nonfinite = graph_constant(s->g, -1.0, I32);
     for (uint32_t i = s->n; i-- > 0;) {
-        value tested[2] = {s->grads[i]};
-        if (r.id != 0) {
-            s->grads[i] = op2(s, OP_unscale, s->grads[i], r);
-            tested[1] = s->grads[i];
-        }
-        value good = graph_add(s->g, OP_all_finite, tested, r.id != 0 ? 2 : 1, NULL, 0);
+        s->grads[i] = r.id != 0 ? op2(s, OP_unscale, s->grads[i], r) : s->grads[i];
+        value good = graph_add(s->g, OP_all_finite, &s->grads[i], 1, NULL, 0);
         value index = graph_constant(s->g, (double)i, I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }
@@ -230,59 +230,13 @@ static void decide(struct step *s)
     s->accept = logical_and(s, s->is_last, s->accept);
 }
 
-/* ---- schedule: closed form of accepted steps, f64 but for pow and cos ---- */
-
-static value real(struct step *s, double x)
-{
-    return graph_constant(s->g, x, F64);
-}
-
-static value after_warmup(struct step *s, value base, value k)
-{
-    const struct schedule *c = &s->o->schedule;
-    if (c->kind == SCHEDULE_STEP) {
-        value times = graph_op1(s->g, OP_floor, op2(s, OP_div, k, real(s, (double)c->step_size)));
-        value power =
-            op2(s, OP_pow, graph_constant(s->g, c->gamma, F32), graph_cast(s->g, times, F32));
-        return op2(s, OP_mul, base, graph_cast(s->g, power, F64));
-    }
-    if (c->kind == SCHEDULE_COSINE) {
-        /* (1 + cos(pi k/T))/2 = cos^2(pi k/2T), k taken modulo 2T first: no digits lost near the
-         * end */
-        double period = 2.0 * (double)c->t_max, pi = 3.141592653589793;
-        value whole = graph_op1(s->g, OP_floor, op2(s, OP_div, k, real(s, period)));
-        value rest = op2(s, OP_sub, k, op2(s, OP_mul, whole, real(s, period)));
-        value angle = op2(s, OP_mul, rest, real(s, pi / period));
-        value c1 = graph_op1(s->g, OP_cos, graph_cast(s->g, angle, F32));
-        value half = graph_cast(s->g, c1, F64), low = real(s, c->eta_min);
-        value range = op2(s, OP_sub, base, low);
-        return op2(s, OP_add, low, op2(s, OP_mul, range, op2(s, OP_mul, half, half)));
-    }
-    return base;
-}
+/* ---- schedule ---- */
 
 static void schedule(struct step *s)
 {
-    const struct schedule *c = &s->o->schedule;
     s->count = scalar(s, OP_state, "opt.step", I64, 0.0);
     value base = scalar(s, OP_scalar, "lr", F64, s->o->lr);
-    value k = graph_cast(s->g, s->count, F64);
-    if (c->warmup == 0) {
-        s->rate = after_warmup(s, base, k);
-        return;
-    }
-    value total = real(s, (double)c->warmup);
-    value part = op2(s, OP_div, op2(s, OP_minimum, k, total), total);
-    value rise = op2(s, OP_mul, part, real(s, c->warmup_end - c->warmup_start));
-    value factor = op2(s, OP_add, rise, real(s, c->warmup_start));
-    value warm = op2(s, OP_mul, base, factor);
-    if (c->kind == SCHEDULE_CONSTANT) {
-        s->rate = warm;
-        return;
-    }
-    value late = op2(s, OP_maximum, op2(s, OP_sub, k, total), real(s, 0.0));
-    value main = after_warmup(s, base, late);
-    s->rate = where(s, op2(s, OP_lt, k, total), warm, main);
+    s->rate = train_schedule(s->g, &s->o->schedule, base, graph_cast(s->g, s->count, F64));
 }
 
 /* ---- optimizers ---- */

@@ -48,11 +48,14 @@ struct train_options {
 /* AdamW, lr 1e-3, betas 0.9 0.999, eps 1e-8, weight decay 1e-2; no schedule, clip or scaler;
  * scaler 65536, 2, 0.5, 2000. */
 struct train_options train_options_default(void);
-/* "adamw,lr=1e-3", "adam,beta1=0.8", "sgd,lr=0.1,momentum=0.9,nesterov"; schedule NULL or "":
- * constant; "step,50,0.5", "cosine,100,eta_min=1e-5", "warmup,10", "warmup,10,start=0.1+step,50".
+/* optimizer: "adamw,lr=1e-3", "adam,beta1=0.8", "sgd,lr=0.1,momentum=0.9,nesterov"; schedule:
+ * "none", "step,50,0.5", "cosine,100,eta_min=1e-5", "warmup,10", "warmup,10,start=0.1+step,50". A
+ * form sets all that it could name, the rest of it to its default; NULL or "" leaves it as it is.
  */
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e);
+/* The learning rate, f64, after k accepted steps (f64). */
+value train_schedule(struct graph *g, const struct schedule *c, value base, value k);
 status train_options_check(const struct train_options *o, struct error *e);
 
 #endif

@@ -39,22 +39,6 @@ const char *dataset_metadata(const struct dataset *d, const char *key)
     return NULL;
 }
 
-void dataset_label(struct dataset_options *o, const char *text)
-{
-    int64_t index;
-    if (strcmp(text, "last") == 0) {
-        o->label = LABEL_LAST;
-    } else if (strcmp(text, "none") == 0 || strcmp(text, "-1") == 0) {
-        o->label = LABEL_NONE;
-    } else if (integer_parse(text, strlen(text), &index) && index >= 0) {
-        o->label = LABEL_INDEX;
-        o->label_index = index;
-    } else {
-        o->label = LABEL_NAME;
-        o->label_name = text;
-    }
-}
-
 bool array_measure(enum dtype dtype, uint32_t rank, const int64_t *shape, size_t *elements,
                    size_t *bytes)
 {

@@ -44,8 +44,8 @@ enum data_header { HEADER_DETECT, HEADER_YES, HEADER_NO };
 struct dataset_options {
     enum data_format format;
     enum data_label label;
-    int64_t label_index;    /* LABEL_INDEX: from 0 */
-    const char *label_name; /* LABEL_NAME: a name of the header line */
+    int64_t label_index;  /* LABEL_INDEX: from 0 */
+    char label_name[128]; /* LABEL_NAME: a name of the header line */
     enum data_header header;
     char separator;       /* 0: the first of , ; and tab that the first line holds */
     bool allow_nonfinite; /* accept inf and nan as features */
@@ -53,8 +53,12 @@ struct dataset_options {
     size_t max_bytes;     /* cap on what a compressed file may unpack to; 0: 16 GiB */
 };
 
-/* Reads "last", "none" or "-1", an index from 0, or a name; text must outlive the options. */
-void dataset_label(struct dataset_options *o, const char *text);
+/* Reads the options from text, comma separated, into o; what is not named stays. In any order:
+ *   label=last | none | INDEX (from 0) | NAME      header=detect | yes | no
+ *   separator=detect | comma | semicolon | tab | C   nonfinite=refuse | allow
+ *   scale=NUMBER or A/B                               format=csv | npy | npz | safetensors
+ * Messages of the loaders speak of these. USAGE when a key or value is none of them. */
+status dataset_options_parse(const char *text, struct dataset_options *o, struct error *e);
 
 /* o may be NULL. On failure out holds nothing; on success dataset_close frees it. Statuses:
  * NOT_FOUND, IO; FORMAT (the file is not what it says), DATA (a value is wrong), DTYPE,

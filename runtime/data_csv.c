@@ -187,13 +187,14 @@ static bool cell_is(const struct cell *c, const char *name)
 
 static status find_named_label(struct source *s, struct table *t)
 {
-    const char *name = s->options.label_name != NULL ? s->options.label_name : "";
+    const char *name = s->options.label_name;
     if (t->header == NULL) {
         return fail(
             s->e, ATOLL_NOT_FOUND,
             "%s: the label column is given by name, %s, but line %llu is no header: give its "
-            "index, from 0",
-            s->name, quote(name, strlen(name)).text, (unsigned long long)t->first_line);
+            "index, label=0 to %u, or load with header=yes",
+            s->name, quote(name, strlen(name)).text, (unsigned long long)t->first_line,
+            t->columns - 1);
     }
     for (t->label = 0; t->label < t->columns; t->label++) {
         if (cell_is(&t->header[t->label], name)) {
@@ -235,7 +236,7 @@ static status find_label(struct source *s, struct table *t)
         return fail(
             s->e, ATOLL_DATA,
             "%s: found one column, which is the label, expected features beside it; without "
-            "labels choose none",
+            "labels load with label=none",
             s->name);
     }
     return ATOLL_OK;
@@ -286,7 +287,7 @@ static status fail_cell(struct source *s, const struct table *t, const struct ce
     if (c->length == 0) {
         hint = "; fill the empty cell or drop the line";
     } else if (c->line == t->first_line && t->header == NULL) {
-        hint = "; if this line is a header, say so";
+        hint = "; if this line is a header, load with header=yes";
     }
     return fail(s->e, ATOLL_DATA, "%s:%llu, column %u: found %s, expected %s%s", s->name,
                 (unsigned long long)c->line, c->column, quote(c->text, c->length).text, expected,
@@ -296,8 +297,11 @@ static status fail_cell(struct source *s, const struct table *t, const struct ce
 static status read_label(struct source *s, const struct table *t, const struct cell *c, int64_t *y)
 {
     if (!integer_parse(c->text, c->length, y)) {
-        return fail_cell(s, t, c,
-                         c->length == 0 ? "a label" : "an integer label; choose the label column");
+        return fail_cell(
+            s, t, c,
+            c->length == 0
+                ? "a label"
+                : "an integer label; another label column is chosen with label=INDEX or NAME");
     }
     return ATOLL_OK;
 }
@@ -309,8 +313,9 @@ static status read_feature(struct source *s, const struct table *t, const struct
     case NUMBER_FINITE:
         return ATOLL_OK;
     case NUMBER_NONFINITE:
-        return s->options.allow_nonfinite ? ATOLL_OK
-                                          : fail_cell(s, t, c, "a finite number within f32");
+        return s->options.allow_nonfinite
+                   ? ATOLL_OK
+                   : fail_cell(s, t, c, "a finite number within f32; nonfinite=allow accepts it");
     case NUMBER_NONE:
         break;
     }

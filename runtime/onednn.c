@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Above this k, oneDNN may share the sum over k among threads, so its bits would depend on their
+ * number; such a product is planned for one thread. Up to it, a sum stays on one thread. */
+enum { LONGEST_SHARED_K = 1024 };
 enum { MAX_PREPARED = 256, N_BUCKETS = 512, A = 0, B, BIAS, OUT, N_MEMORIES };
 
 struct key {
@@ -262,7 +265,7 @@ static void fill_key(struct key *key, const struct contraction *c)
     key->c.m = c->m;
     key->c.n = c->n;
     key->c.k = c->k;
-    key->threads = omp_get_max_threads();
+    key->threads = c->k > LONGEST_SHARED_K ? 1 : omp_get_max_threads();
 }
 
 static status find(struct onednn *o, const struct contraction *c, struct prepared **out,
@@ -307,8 +310,8 @@ bool onednn_has(struct onednn *o, enum dtype ab, enum dtype c)
     return ab == F32 && c == F32;
 }
 
-status onednn_run(struct onednn *o, const struct contraction *c, const void *a, const void *b,
-                  const void *bias, void *out, struct error *e)
+static status run_planned(struct onednn *o, const struct contraction *c, const void *a,
+                          const void *b, const void *bias, void *out, struct error *e)
 {
     struct prepared *p;
     TRY(find(o, c, &p, e));
@@ -329,6 +332,19 @@ status onednn_run(struct onednn *o, const struct contraction *c, const void *a, 
     }
     TRY(from_dnnl(dnnl_primitive_execute(p->primitive, o->stream, n, args), c, e));
     return from_dnnl(dnnl_stream_wait(o->stream), c, e);
+}
+
+status onednn_run(struct onednn *o, const struct contraction *c, const void *a, const void *b,
+                  const void *bias, void *out, struct error *e)
+{
+    if (c->k <= LONGEST_SHARED_K) {
+        return run_planned(o, c, a, b, bias, out, e);
+    }
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    status s = run_planned(o, c, a, b, bias, out, e);
+    omp_set_num_threads(threads);
+    return s;
 }
 
 #else

@@ -4,16 +4,20 @@
  * `test_gradients --table` prints the worst error of each op. */
 #include "gradient_cases.h"
 #include "ir/eval.h"
+#include "ir/parse.h"
+#include "ir/verify.h"
+#include "passes/decompose.h"
 #include "passes/gradients.h"
 #include "passes/pass.h"
 
-#include <check.h> /* after ours: it defines fail() as a macro */
+#include "tests/suite.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 4, MAX_ELEMENTS = 64 };
+enum { MAX_OPERANDS = 7, MAX_ELEMENTS = 64 };
 
 struct leaf {
     char letter;
@@ -26,6 +30,7 @@ struct leaf {
 struct problem {
     struct leaf leaves[MAX_OPERANDS + 1]; /* operands, then the weights of the loss */
     uint32_t n_operands, n_leaves;
+    enum dtype float_dtype; /* of the f and x leaves */
     struct graph *built, *ready;
 };
 
@@ -59,7 +64,7 @@ static void parse_leaf(struct problem *p, const char **at)
     }
     *at = *s == ' ' ? s + 1 : s;
     const char *kinds = "fxibs";
-    enum dtype types[] = {F32, F32, I64, BOOL, I64};
+    enum dtype types[] = {p->float_dtype, p->float_dtype, I64, BOOL, I64};
     snprintf(l->name, sizeof l->name, "%c%u", l->letter, p->n_leaves);
     l->v = graph_leaf_shape(p->built, l->letter == 'f' ? OP_param : OP_input, l->name,
                             types[strchr(kinds, l->letter) - kinds], &shape);
@@ -75,6 +80,46 @@ static void fill(struct leaf *l)
                      : l->letter == 's' ? 1234.0
                                         : x;
     }
+}
+
+/* Differentiates and decomposes what is built, and verifies both. */
+static void make_ready(struct problem *p, bool verifies)
+{
+    struct graph *gradients = graph_like(p->built);
+    struct error e = {0};
+    p->ready = graph_like(p->built);
+    status code = autodiff_pass(p->built, gradients, NULL, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", gradients->error.text);
+    code = decompose_pass(gradients, p->ready, NULL, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", p->ready->error.text);
+    if (verifies) {
+        ck_assert_msg(graph_verify(gradients, &e) == ATOLL_OK, "%s", e.text);
+        ck_assert_msg(graph_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
+    }
+    ck_assert_msg(primitive_verify(p->ready, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(gradients);
+}
+
+/* A model as text: its parameters are differentiated, integers are drawn from 0 to 2. */
+static void parse_model(struct problem *p, const char *text)
+{
+    struct error e = {0};
+    p->built = graph_parse(text, strlen(text), "model", &e);
+    ck_assert_msg(p->built != NULL, "%s", e.text);
+    for (uint32_t i = 1; i < p->built->n_nodes; i++) {
+        const struct node *n = &p->built->nodes[i];
+        if (n->op < OP_input || n->op > OP_scalar) {
+            continue;
+        }
+        bool is_float = dtype_is_float(n->dtype);
+        struct leaf *l = &p->leaves[p->n_leaves++];
+        *l = (struct leaf){.v = {i}, .low = is_float ? -1.0 : 0.0, .high = is_float ? 1.0 : 2.0};
+        l->letter = n->op == OP_param ? 'f' : n->op == OP_state ? 's' : is_float ? 'x' : 'i';
+        snprintf(l->name, sizeof l->name, "%s", n->name);
+        l->count = shape_count_value(&n->shape, NULL);
+    }
+    p->n_operands = p->n_leaves;
+    make_ready(p, true);
 }
 
 /* loss = sum(op(...) r), r random, or ones */
@@ -109,13 +154,7 @@ static void build(struct problem *p, enum op op, const char *operands, const str
                      ? y
                      : graph_reduce(p->built, OP_sum, y, NULL, 0, false);
     graph_output(p->built, "loss", loss);
-    struct graph *gradients = graph_like(p->built);
-    p->ready = graph_like(p->built);
-    status code = autodiff_pass(p->built, gradients, NULL, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", gradients->error.text);
-    code = decompose_pass(gradients, p->ready, NULL, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", p->ready->error.text);
-    graph_destroy(gradients);
+    make_ready(p, op != OP_scale_loss); /* the verifier wants a user's gradient unscaled */
 }
 
 static void finish(struct problem *p)
@@ -125,13 +164,14 @@ static void finish(struct problem *p)
 }
 
 /* Output `at` of the ready graph. */
-static void run(struct problem *p, uint32_t at, double *out)
+static void run(struct problem *p, uint32_t at, bool rounds, double *out)
 {
     struct eval e = {0};
     struct error error = {0};
     int64_t symbols[MAX_SYMBOLS];
     memset(symbols, 0xff, sizeof symbols);
     eval_begin(&e, p->ready, symbols);
+    e.rounds = rounds;
     for (uint32_t i = 0; i < p->n_leaves; i++) {
         value v = graph_find(p->ready, p->leaves[i].name);
         e.values[v.id] = p->leaves[i].data;
@@ -158,35 +198,42 @@ static double difference(struct problem *p, struct leaf *l, int64_t i)
     double x = l->data[i], h = 1e-3, f[4];
     for (int k = 0; k < 4; k++) { /* fourth order: the error is h^4 */
         l->data[i] = x + h * (double[]){-2, -1, 1, 2}[k];
-        run(p, 0, &f[k]);
+        run(p, 0, false, &f[k]);
     }
     l->data[i] = x;
     return (f[0] - 8.0 * f[1] + 8.0 * f[2] - f[3]) / (12.0 * h);
 }
 
-static double worst_error(const struct gradient_case *c)
+/* Over every element of every parameter, for two draws of the leaves. */
+static double worst_of(struct problem *p)
 {
-    struct problem p = {0};
     double worst = 0.0, got[MAX_ELEMENTS];
-    build(&p, c->op, c->operands, c->attrs, true);
     for (int seed = 1; seed <= 2; seed++) {
         random_state = (uint64_t)seed * 77U;
-        for (uint32_t i = 0; i < p.n_leaves; i++) {
-            fill(&p.leaves[i]);
+        for (uint32_t i = 0; i < p->n_leaves; i++) {
+            fill(&p->leaves[i]);
         }
-        for (uint32_t i = 0; i < p.n_operands; i++) {
-            struct leaf *l = &p.leaves[i];
+        for (uint32_t i = 0; i < p->n_operands; i++) {
+            struct leaf *l = &p->leaves[i];
             if (l->letter != 'f') {
                 continue;
             }
-            run(&p, gradient_output(&p, i), got);
+            run(p, gradient_output(p, i), false, got);
             for (int64_t k = 0; k < l->count; k++) {
-                double want = difference(&p, l, k);
+                double want = difference(p, l, k);
                 double error = fabs(got[k] - want) / fmax(1.0, fabs(want));
                 worst = error > worst || isnan(error) ? error : worst;
             }
         }
     }
+    return worst;
+}
+
+static double worst_error(const struct gradient_case *c)
+{
+    struct problem p = {.float_dtype = F32};
+    build(&p, c->op, c->operands, c->attrs, true);
+    double worst = worst_of(&p);
     finish(&p);
     return worst;
 }
@@ -200,10 +247,83 @@ START_TEST(gradient_matches_differences)
 }
 END_TEST
 
+/* Values used twice, broadcasts on both sides, and rules behind one another. */
+static const char *const models[] = {
+    "graph @fan(%a: f32[3] param, %b: f32[2,3] param) {\n"
+    "  %s = sin(%a)\n  %m = mul(%s, %a)\n  %k = mul(%b, %b)\n  %t = add(%m, %k)\n"
+    "  %u = mul(%t, %s)\n  %loss = sum(%u)\n  return loss=%loss\n}\n",
+    "graph @attention(%x: f32[2,3,4] input, %y: i64[2,3] input, %wq: f32[4,4] param,\n"
+    "                 %wk: f32[4,4] param, %wv: f32[4,4] param, %g: f32[4] param) {\n"
+    "  %n = rms_norm(%x, %g)\n  %q = linear(%n, %wq)\n  %k = linear(%n, %wk)\n"
+    "  %v = linear(%n, %wv)\n  %s = matmul(%q, %k) {transpose_b=true}\n"
+    "  %p = softmax(%s)\n  %o = matmul(%p, %v)\n  %r = add(%o, %n)\n"
+    "  %loss = cross_entropy(%r, %y)\n  return loss=%loss\n}\n",
+    "graph @words(%i: i64[2,4] input, %e: f32[3,4] param, %w: f32[4] param, %b: f32[4] param,\n"
+    "             %seed: i64[] state) {\n"
+    "  %v = embedding(%e, %i)\n  %n = layer_norm(%v, %w, %b)\n"
+    "  %d = dropout(%n, %seed) {p=0.25}\n  %t = transpose(%d) {perm=[0,2,1]}\n"
+    "  %c = concat(%t, %d) {axis=2}\n  %h = slice(%c) {axis=2, start=1, stop=7, step=2}\n"
+    "  %k = max(%h) {axes=[1]}\n  %a = silu(%k)\n  %l = logsumexp(%a) {axes=[1]}\n"
+    "  %loss = mean(%l)\n  return loss=%loss\n}\n",
+};
+
+START_TEST(model_matches_differences)
+{
+    struct problem p = {.float_dtype = F32};
+    parse_model(&p, models[_i]);
+    double worst = worst_of(&p);
+    ck_assert_msg(worst <= 1e-7, "model %d: worst relative error %g", _i, worst);
+    finish(&p);
+}
+END_TEST
+
+/* Low-precision and f64 parameters: each gradient has its parameter's dtype, and rounding it as the
+ * executors do leaves it near the exact one. */
+START_TEST(gradient_keeps_dtype)
+{
+    static const enum dtype dtypes[] = {BF16, F16, F64};
+    const struct gradient_case *c = &gradient_cases[_i / 3];
+    struct problem p = {.float_dtype = dtypes[_i % 3]};
+    double exact[MAX_ELEMENTS], got[MAX_ELEMENTS], size = 1.0;
+    build(&p, c->op, c->operands, c->attrs, true);
+    random_state = 5;
+    for (uint32_t i = 0; i < p.n_leaves; i++) {
+        fill(&p.leaves[i]);
+        for (int64_t k = 0; strchr("fx", p.leaves[i].letter) != NULL && k < p.leaves[i].count;
+             k++) {
+            char element[8];
+            dtype_store(p.float_dtype, element, p.leaves[i].data[k]);
+            p.leaves[i].data[k] = dtype_load(p.float_dtype, element);
+        }
+    }
+    for (uint32_t i = 0; i < p.n_operands; i++) {
+        if (p.leaves[i].letter != 'f') {
+            continue;
+        }
+        value v = p.ready->outputs[gradient_output(&p, i)].value;
+        ck_assert_int_eq(graph_node(p.ready, v)->dtype, p.float_dtype);
+        run(&p, gradient_output(&p, i), false, exact);
+        run(&p, gradient_output(&p, i), true, got);
+        for (int64_t k = 0; k < p.leaves[i].count; k++) {
+            size = fmax(size, fabs(exact[k]));
+        }
+        for (int64_t k = 0; k < p.leaves[i].count; k++) {
+            double bound = 8.0 * dtype_info[c->op == OP_cast ? BF16 : p.float_dtype].epsilon;
+            bound = fmax(bound, 1e-6); /* r and the loss are f32 */
+            ck_assert_msg(fabs(got[k] - exact[k]) <= bound * size,
+                          "%s(%s) in %s: gradient %d of operand %u is %g, expected %g",
+                          op_info[c->op].name, c->operands, dtype_info[p.float_dtype].name, (int)k,
+                          i, got[k], exact[k]);
+        }
+    }
+    finish(&p);
+}
+END_TEST
+
 START_TEST(edge_is_known)
 {
     const struct edge_case *c = &edge_cases[_i];
-    struct problem p = {0};
+    struct problem p = {.float_dtype = F32};
     double got[MAX_ELEMENTS];
     const double *from = c->values, *want = c->expected;
     build(&p, c->op, c->operands, c->attrs, false);
@@ -215,7 +335,7 @@ START_TEST(edge_is_known)
         if (p.leaves[i].letter != 'f') {
             continue;
         }
-        run(&p, gradient_output(&p, i), got);
+        run(&p, gradient_output(&p, i), false, got);
         for (int64_t k = 0; k < p.leaves[i].count; k++, want++) {
             bool is_same = got[k] == *want || fabs(got[k] - *want) <= 1e-12;
             ck_assert_msg(is_same, "%s(%s): gradient %d of operand %u is %g, expected %g",
@@ -274,33 +394,34 @@ START_TEST(unused_parameter_gets_zeros)
 }
 END_TEST
 
-static int print_table(void)
+START_TEST(print_table)
 {
-    printf("%-22s %-40s %s\n", "op", "operands", "worst error");
+    printf("%-22s %-40s %s\n", "op", "operands", "worst relative error");
     for (size_t i = 0; i < ARRAY_LEN(gradient_cases); i++) {
         const struct gradient_case *c = &gradient_cases[i];
         printf("%-22s %-40s %.2e\n", op_info[c->op].name, c->operands, worst_error(c));
     }
-    return 0;
+}
+END_TEST
+
+static void fill_table(TCase *t)
+{
+    tcase_add_test(t, print_table);
 }
 
-int main(int argc, char **argv)
+static void fill_case(TCase *t)
 {
-    if (argc > 1 && strcmp(argv[1], "--table") == 0) {
-        return print_table();
-    }
-    Suite *suite = suite_create("gradients");
-    TCase *t = tcase_create("gradients");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, gradient_matches_differences, 0, (int)ARRAY_LEN(gradient_cases));
+    tcase_add_loop_test(t, model_matches_differences, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(t, gradient_keeps_dtype, 0, 3 * (int)ARRAY_LEN(gradient_cases));
     tcase_add_loop_test(t, edge_is_known, 0, (int)ARRAY_LEN(edge_cases));
     tcase_add_test(t, every_rule_has_a_case);
     tcase_add_test(t, refuses_what_it_cannot_differentiate);
     tcase_add_test(t, unused_parameter_gets_zeros);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-    srunner_free(runner);
-    return failed == 0 && ran > 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bool is_table = argc > 1 && strcmp(argv[1], "--table") == 0;
+    return run_suite("gradients", is_table ? fill_table : fill_case);
 }

@@ -1,87 +1,30 @@
 /* autocast against PyTorch: every row of tests/fixtures/autocast_dtypes.csv is one node built, cast
  * and looked at. Then what the fixture cannot say: casts placed once, weak numbers, updates, node
  * overrides, and where Atoll's own behaviour differs. */
+#include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/policy.h"
 
+#include "tests/one_node.h"
 #include "tests/suite.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one node of each op ---- */
-
-static const int64_t square[2] = {4, 8};
-
-static value float_operand(struct graph *g, const char *name, enum dtype t)
+/* What every pass must leave. */
+static void verify(const struct graph *g)
 {
-    return graph_leaf(g, OP_input, name, t, square, 2);
-}
-
-/* The op over operands (4,8) of dtype a, the others b; 0 when the table has no such op. */
-static value one_node(struct graph *g, enum op op, enum dtype a, enum dtype b)
-{
-    value x = float_operand(g, "x", a);
-    value y = float_operand(g, "y", b);
-    value row = graph_leaf(g, OP_input, "row", b, (int64_t[]){8}, 1);
-    value labels = graph_leaf(g, OP_input, "labels", I64, (int64_t[]){4}, 1);
-    value seed = graph_leaf(g, OP_input, "seed", I64, NULL, 0);
-    value cells = graph_leaf(g, OP_input, "cells", I64, square, 2);
-    struct attr last = attr_int("axis", 1);
-    struct attr last_axes = attr_ints("axes", (int64_t[]){1}, 1);
-    struct attr flipped = attr_bool("transpose_b", true);
-    struct shape shape = {.rank = 2, .dims = {dim_of(8), dim_of(4)}};
-    struct shape wide = {.rank = 3, .dims = {dim_of(2), dim_of(4), dim_of(8)}};
-    struct attr dims = attr_dims("shape", op == OP_expand ? &wide : &shape);
-    switch ((int)op) {
-    case OP_where:
-        return graph_op3(g, op, graph_op1(g, OP_is_nan, x), x, y);
-    case OP_matmul:
-        return graph_add(g, op, (value[]){x, y}, 2, &flipped, 1);
-    case OP_layer_norm:
-        return graph_op3(g, op, x, row, row);
-    case OP_rms_norm:
-        return graph_op2(g, op, x, row);
-    case OP_reshape:
-    case OP_expand:
-        return graph_add(g, op, &x, 1, &dims, 1);
-    case OP_take:
-    case OP_embedding:
-    case OP_cross_entropy:
-    case OP_nll_loss:
-        return graph_op2(g, op, x, labels);
-    case OP_gather:
-        return graph_op2(g, op, x, cells);
-    case OP_dropout:
-        return graph_op2(g, op, x, seed);
-    case OP_index_add:
-        return graph_op3(g, op, x, labels, y);
-    case OP_scatter_add:
-        return graph_op3(g, op, x, cells, y);
-    case OP_argmax:
-    case OP_argmin:
-        return graph_add(g, op, &x, 1, &last, 1);
-    case OP_sum:
-    case OP_prod:
-    case OP_max:
-    case OP_min:
-    case OP_mean:
-    case OP_norm:
-    case OP_logsumexp:
-        return graph_add(g, op, &x, 1, &last_axes, 1);
-    case OP_concat: /* capture refuses mixed operands: autocast meets them behind a cast operand */
-        return a == b ? graph_op2(g, op, x, y)
-                      : graph_op2(g, op, graph_cast(g, x, b), graph_cast(g, y, b));
-    default:
-        return op_info[op].min_operands == 1 ? graph_op1(g, op, x) : graph_op2(g, op, x, y);
-    }
+    struct error e = {0};
+    ck_assert_msg(graph_verify(g, &e) == ATOLL_OK, "%s", e.text);
 }
 
 static struct graph *run_autocast(const struct graph *g, const struct policy *p,
                                   struct notes *notes)
 {
     struct graph *out = graph_like(g);
-    autocast_pass(g, out, &(struct pass_options){.policy = p}, notes);
+    if (autocast_pass(g, out, &(struct pass_options){.policy = p}, notes) == ATOLL_OK) {
+        verify(out);
+    }
     return out;
 }
 
@@ -111,7 +54,7 @@ static uint32_t check_row(const char *line)
     bool is_mixed = strcmp(operands, "mixed") == 0;
     enum dtype a = strcmp(operands, "f64") == 0 ? F64 : strcmp(operands, "f32") == 0 ? F32 : p->low;
     struct graph *g = graph_create("row");
-    graph_output(g, "result", one_node(g, op, a, is_mixed ? F32 : a));
+    graph_output(g, "result", one_node(g, OP_input, op, a, is_mixed ? F32 : a));
     ck_assert_msg(g->error.code == ATOLL_OK, "%s: %s", line, g->error.text);
     struct graph *out = run_autocast(g, p, NULL);
     ck_assert_msg(strcmp(result_of(out, "banned"), result) == 0, "%s: found %s %s", line,
@@ -185,7 +128,7 @@ START_TEST(own_behaviour)
         const struct policy *p = policy_builtin(names[i]);
         enum dtype a = c->a == BF16 ? p->low : c->a, b = c->b == BF16 ? p->low : c->b;
         struct graph *g = graph_create("own");
-        graph_output(g, "result", one_node(g, c->op, a, b));
+        graph_output(g, "result", one_node(g, OP_input, c->op, a, b));
         struct graph *out = run_autocast(g, p, NULL);
         const char *expected =
             strcmp(c->expected, "low") == 0 ? dtype_info[p->low].name : c->expected;
@@ -307,13 +250,11 @@ END_TEST
 START_TEST(fp32_changes_nothing)
 {
     for (int op = 1; op < N_OPS; op++) {
-        enum op_kind kind = op_info[op].kind;
-        if (kind == LEAF || kind == TRAINING || kind == RANDOM || op_info[op].types == TYPES_B ||
-            op == OP_one_hot || op == OP_cast) {
+        if (!is_float_op((enum op)op)) {
             continue;
         }
         struct graph *g = graph_create("fp32");
-        graph_output(g, "y", one_node(g, (enum op)op, F32, F32));
+        graph_output(g, "y", one_node(g, OP_input, (enum op)op, F32, F32));
         ck_assert_msg(g->error.code == ATOLL_OK, "%s", g->error.text);
         struct graph *out = run_autocast(g, NULL, NULL);
         ck_assert_uint_eq(out->n_nodes, g->n_nodes);
@@ -384,7 +325,7 @@ START_TEST(cross_entropy_on_cuda_rounds_inside)
 {
     struct graph *g = graph_create("loss");
     g->origin_name = "loss";
-    graph_output(g, "y", one_node(g, OP_cross_entropy, BF16, BF16));
+    graph_output(g, "y", one_node(g, OP_input, OP_cross_entropy, BF16, BF16));
     struct notes notes = {0};
     struct graph *out = run_autocast(g, policy_builtin("bf16@torch-cuda"), &notes);
     const struct node *loss = graph_node(out, out->outputs[0].value);
@@ -405,7 +346,8 @@ END_TEST
 
 START_TEST(overrides_win)
 {
-    static const char text[] = "base fp16\nop gelu fp32\nnode \"head\" f32\nnode \"act\" inherit\n";
+    static const char text[] = "base fp16\nop gelu fp32\nnode \"head\" f32\nnode \"act\" inherit\n"
+                               "op relu fp32_out\nnode \"haed\" f32\n";
     struct arena a = {0};
     struct error e = {0};
     struct policy p;
@@ -418,15 +360,20 @@ START_TEST(overrides_win)
     graph_output(g, "act", graph_op1(g, OP_gelu, h));
     g->origin_name = "other";
     graph_output(g, "other", graph_op1(g, OP_gelu, h));
+    g->origin_name = NULL;
+    g->origin = (struct location){"model.c", 7};
+    graph_output(g, "relu", graph_op1(g, OP_relu, h));
     g->origin_name = "head";
     graph_output(g, "head", graph_op2(g, OP_linear, h, x));
     struct notes notes = {0};
     struct graph *out = run_autocast(g, &p, &notes);
-    const enum dtype expected[] = {F16, F32, F32};
-    for (uint32_t i = 0; i < 3; i++) {
+    const enum dtype expected[] = {F16, F32, F32, F32};
+    for (uint32_t i = 0; i < 4; i++) {
         ck_assert_int_eq(graph_node(out, out->outputs[i].value)->dtype, expected[i]);
     }
     ck_assert(says(&notes, "head", "runs in f32"));
+    ck_assert(says(&notes, "model.c:7", "relu is fp32"));
+    ck_assert(says(&notes, "", "node \"haed\" decides nothing"));
     graph_destroy(out);
     graph_destroy(g);
     arena_free(&notes.arena);
@@ -439,7 +386,7 @@ START_TEST(banned_names_the_way_out)
     struct graph *g = graph_create("bce");
     g->origin_name = "loss";
     g->origin = (struct location){"model.c", 12};
-    graph_output(g, "y", one_node(g, OP_binary_cross_entropy, BF16, BF16));
+    graph_output(g, "y", one_node(g, OP_input, OP_binary_cross_entropy, BF16, BF16));
     struct graph *out = run_autocast(g, policy_builtin("bf16"), NULL);
     ck_assert_int_eq(out->error.code, ATOLL_DTYPE);
     const char *const parts[] = {"model.c:12", "%loss", "binary_cross_entropy", "bce_with_logits"};

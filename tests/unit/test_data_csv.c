@@ -106,11 +106,7 @@ static const struct {
     {"1,2,3\n4,5,1e300\n", {0}, ATOLL_DATA, "found \"1e300\", expected an integer label"},
     {"1,2,3\nNaN,5,6\n", {0}, ATOLL_DATA, "found \"NaN\", expected a finite number within f32"},
     {"1,2,3\n1e39,5,6\n", {0}, ATOLL_DATA, "found \"1e39\", expected a finite number within f32"},
-    {"1,2,x\n4,5,6\n",
-     {0},
-     ATOLL_DATA,
-     "t.csv:1, column 3: found \"x\", expected an integer label; choose the label column; if this "
-     "line is a header, say so"},
+    {"1,2,x\n4,5,6\n", {0}, ATOLL_DATA, "if this line is a header, load with header=yes"},
     {"1,0x10,3\n", {0}, ATOLL_DATA, "column 2: found \"0x10\""},
     {"1,1 2,3\n", {0}, ATOLL_DATA, "column 2: found \"1 2\""},
     {"1,\x01\xff\",3\n", {0}, ATOLL_DATA, "column 2: found \"\\x01\\xff\\x22\""},
@@ -259,21 +255,50 @@ END_TEST
 
 /* ---- the rest ---- */
 
-START_TEST(labels_are_chosen_by_text)
+START_TEST(options_are_read_from_text)
 {
     struct dataset_options o = {0};
-    dataset_label(&o, "none");
-    ck_assert_int_eq(o.label, LABEL_NONE);
-    dataset_label(&o, "-1");
-    ck_assert_int_eq(o.label, LABEL_NONE);
-    dataset_label(&o, "last");
-    ck_assert_int_eq(o.label, LABEL_LAST);
-    dataset_label(&o, "12");
-    ck_assert_int_eq(o.label, LABEL_INDEX);
-    ck_assert_int_eq(o.label_index, 12);
-    dataset_label(&o, "class");
+    struct error e = {0};
+    const char *text =
+        "label=class,scale=1/16,header=yes,separator=semicolon,nonfinite=allow,format=npz";
+    ck_assert_msg(dataset_options_parse(text, &o, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_int_eq(o.label, LABEL_NAME);
     ck_assert_str_eq(o.label_name, "class");
+    ck_assert(o.scale == 0.0625f);
+    ck_assert_int_eq(o.header, HEADER_YES);
+    ck_assert_int_eq(o.separator, ';');
+    ck_assert(o.allow_nonfinite);
+    ck_assert_int_eq(o.format, DATA_NPZ);
+    ck_assert_int_eq(dataset_options_parse("", &o, &e), ATOLL_OK);
+    ck_assert_int_eq(dataset_options_parse("label=12", &o, &e), ATOLL_OK);
+    ck_assert_int_eq(o.label, LABEL_INDEX);
+    ck_assert_int_eq(o.label_index, 12);
+    ck_assert_int_eq(dataset_options_parse("label=-1,scale=2,separator=|", &o, &e), ATOLL_OK);
+    ck_assert_int_eq(o.label, LABEL_NONE);
+    ck_assert(o.scale == 2);
+    ck_assert_int_eq(o.separator, '|');
+    ck_assert_int_eq(dataset_options_parse("label=last", &o, &e), ATOLL_OK);
+    ck_assert_int_eq(o.label, LABEL_LAST);
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        {"colour=red", "data options: found \"colour=red\", expected label=, header="},
+        {"label", "data options: found \"label\", expected label="},
+        {"label=",
+         "data options: label: found \"\", expected last, none, an index from 0 or a name"},
+        {"header=maybe", "data options: header: found \"maybe\", expected detect, yes or no"},
+        {"separator=ab", "data options: separator: found \"ab\", expected detect, comma"},
+        {"scale=1/0", "data options: scale: found \"1/0\", expected a number or A/B, not 0"},
+        {"scale=x", "data options: scale: found \"x\""},
+        {"scale=0", "data options: scale: found \"0\""},
+        {"nonfinite=", "expected refuse or allow"},
+        {"header=yes,,", "data options: found \"\", expected label="},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        e = (struct error){0};
+        ck_assert_int_eq(dataset_options_parse(wrong[i].text, &o, &e), ATOLL_USAGE);
+        ck_assert_msg(strstr(e.text, wrong[i].says) != NULL, "%s", e.text);
+    }
 }
 END_TEST
 
@@ -365,7 +390,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, every_cut_gzip_is_refused);
     tcase_add_test(tc, a_bomb_meets_the_cap);
     tcase_add_test(tc, the_digits);
-    tcase_add_test(tc, labels_are_chosen_by_text);
+    tcase_add_test(tc, options_are_read_from_text);
     tcase_add_test(tc, files_that_cannot_be_read);
     tcase_add_test(tc, numbers_round_once);
     tcase_add_test(tc, every_failed_allocation_is_reported);

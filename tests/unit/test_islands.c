@@ -1,5 +1,6 @@
 /* islands: which nodes are marked, what the note says, and when a region grows: only where nothing
  * else reads the rounded value and nobody asked for the rounding. */
+#include "ir/verify.h"
 #include "passes/pass.h"
 #include "passes/policy.h"
 
@@ -25,6 +26,13 @@ static value named2(struct graph *g, const char *name, enum op op, value a, valu
     return v;
 }
 
+/* What every pass must leave. */
+static void verify(const struct graph *g)
+{
+    struct error e = {0};
+    ck_assert_msg(graph_verify(g, &e) == ATOLL_OK, "%s", e.text);
+}
+
 /* autocast, then islands; destroys g. */
 static struct graph *run(struct graph *g, const char *policy, struct notes *notes)
 {
@@ -33,6 +41,7 @@ static struct graph *run(struct graph *g, const char *policy, struct notes *note
     ck_assert_msg(g->error.code == ATOLL_OK, "%s", g->error.text);
     ck_assert_msg(autocast_pass(g, cast, &o, NULL) == ATOLL_OK, "%s", cast->error.text);
     ck_assert_msg(islands_pass(cast, out, &o, notes) == ATOLL_OK, "%s", out->error.text);
+    verify(out);
     graph_destroy(cast);
     graph_destroy(g);
     return out;

@@ -155,6 +155,28 @@ START_TEST(zero_bytes_are_refused)
 }
 END_TEST
 
+/* Any bytes: a status, one line of text, no crash. */
+START_TEST(damaged_files_are_refused_or_read)
+{
+    const char *text = "base bf16\nop softmax fp32\nnode \"a*\" f32 # why\n";
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        char damaged[64];
+        struct arena a = {0};
+        struct error e = {0};
+        struct policy p;
+        size_t length = strlen(text);
+        memcpy(damaged, text, length);
+        for (uint64_t i = 0; i < 1 + seed % 3; i++) {
+            uint64_t h = hash_u64(seed, i);
+            damaged[h % length] = (char)(h >> 32);
+        }
+        status code = policy_load(&a, damaged, length - seed % 5, "p", NULL, &p, &e);
+        ck_assert_int_eq(code, e.code);
+        arena_free(&a);
+    }
+}
+END_TEST
+
 START_TEST(hash_follows_decisions)
 {
     const char *const texts[] = {
@@ -202,6 +224,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, later_lines_win);
     tcase_add_loop_test(tc, complaints, 0, ARRAY_LEN(bad_files));
     tcase_add_test(tc, zero_bytes_are_refused);
+    tcase_add_test(tc, damaged_files_are_refused_or_read);
     tcase_add_test(tc, hash_follows_decisions);
     tcase_add_test(tc, every_op_off_the_plain_path_has_a_reason);
 }

@@ -1,17 +1,27 @@
 /* simplify: each rule on a small graph, and beside each what must stay, because dropping it would
  * change a bit. */
+#include "ir/verify.h"
 #include "passes/pass.h"
 
 #include "tests/suite.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* What every pass must leave. */
+static void verify(const struct graph *g)
+{
+    struct error e = {0};
+    ck_assert_msg(graph_verify(g, &e) == ATOLL_OK, "%s", e.text);
+}
 
 static struct graph *simplify(const struct graph *g)
 {
     struct graph *out = graph_like(g);
     simplify_pass(g, out, &(struct pass_options){0}, NULL);
     ck_assert_msg(out->error.code == ATOLL_OK, "%s", out->error.text);
+    verify(out);
     return out;
 }
 
@@ -122,6 +132,23 @@ START_TEST(casts_of_constants_fold)
     if (c->folds) {
         ck_assert_double_eq(node_float(y, "value"), c->expected);
     }
+    graph_destroy(out);
+    graph_destroy(g);
+}
+END_TEST
+
+START_TEST(static_sizes_are_numbers)
+{
+    struct graph *g = graph_create("size");
+    graph_output(g, "a", graph_size(g, dim_of(48), F32));
+    graph_output(g, "b", graph_size(g, dim_of(16777217), F32)); /* f32 does not hold it */
+    graph_output(g, "c", graph_size(g, dim_symbol(graph_symbol(g, "n")), F32));
+    struct graph *out = simplify(g);
+    const struct node *a = graph_node(out, out->outputs[0].value);
+    ck_assert_int_eq(a->op, OP_constant);
+    ck_assert_double_eq(node_float(a, "value"), 48.0);
+    ck_assert_int_eq(graph_node(out, out->outputs[1].value)->op, OP_size);
+    ck_assert_int_eq(graph_node(out, out->outputs[2].value)->op, OP_size);
     graph_destroy(out);
     graph_destroy(g);
 }
@@ -347,7 +374,9 @@ START_TEST(again_changes_nothing)
         graph_op2(g, OP_mul, graph_cast(g, graph_cast(g, x, F32), BF16), graph_number(g, 1.0));
     graph_output(g, "y", graph_op1(g, OP_exp, y));
     for (uint32_t i = 0; i < 300; i++) { /* past the first size of the table of shared nodes */
-        graph_output(g, "k", graph_op2(g, OP_mul, x, graph_number(g, (double)(i % 250) + 2.0)));
+        char name[8];
+        snprintf(name, sizeof name, "k%u", (unsigned)i);
+        graph_output(g, name, graph_op2(g, OP_mul, x, graph_number(g, (double)(i % 250) + 2.0)));
     }
     struct graph *once = simplify(g);
     struct graph *twice = simplify(once);
@@ -364,6 +393,7 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, constants_fold_as_kernels_compute, 0, ARRAY_LEN(fold_cases));
     tcase_add_loop_test(tc, casts_of_constants_fold, 0, ARRAY_LEN(cast_folds));
+    tcase_add_test(tc, static_sizes_are_numbers);
     tcase_add_loop_test(tc, casts_that_round_stay, 0, ARRAY_LEN(cast_cases));
     tcase_add_test(tc, saturating_casts_stay);
     tcase_add_loop_test(tc, only_exact_identities, 0, ARRAY_LEN(number_cases));

@@ -1,0 +1,80 @@
+/* Trains from a compiled plan: no compiler, no Python, one library.
+ *
+ *     step_plan PLAN FEATURES.npy LABELS.npy BATCH STEPS CHECKPOINT.safetensors
+ *
+ * FEATURES is f32 [rows, columns], LABELS i64 [rows], as NumPy writes them; rows are taken in
+ * order, BATCH at a time, and the last batch of a pass may be smaller. Prints the loss now and then
+ * and writes a checkpoint at the end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atoll/plan.h"
+
+/* The data of a version-1 .npy file in C order, and its first two sizes; NULL when it cannot be
+ * read. */
+static void *read_npy(const char *path, size_t element, int64_t shape[2])
+{
+    FILE *f = fopen(path, "rb");
+    unsigned char head[10];
+    char text[4096] = "";
+    if (f == NULL || fread(head, 1, 10, f) != 10 || memcmp(head, "\x93NUMPY\x01", 7) != 0) {
+        fprintf(stderr, "step_plan: %s: not a version-1 .npy file\n", path);
+        return f != NULL ? (fclose(f), NULL) : NULL;
+    }
+    size_t length = (size_t)head[8] + 256 * (size_t)head[9];
+    if (length >= sizeof text || fread(text, 1, length, f) != length) {
+        fclose(f);
+        return NULL;
+    }
+    const char *at = strstr(text, "'shape': (");
+    shape[0] = shape[1] = 1;
+    if (at != NULL) {
+        sscanf(at + 10, "%ld, %ld", &shape[0], &shape[1]);
+    }
+    size_t bytes = element * (size_t)shape[0] * (size_t)shape[1];
+    void *data = malloc(bytes + 1);
+    if (data != NULL && fread(data, 1, bytes, f) != bytes) {
+        free(data);
+        data = NULL;
+    }
+    fclose(f);
+    return data;
+}
+
+int main(int argc, char **argv)
+{
+    atoll_error error = {0};
+    atoll_plan *plan = NULL;
+    int64_t size[2], labels[2];
+    if (argc != 7) {
+        fprintf(stderr, "usage: step_plan PLAN FEATURES.npy LABELS.npy BATCH STEPS CHECKPOINT\n");
+        return 2;
+    }
+    float *x = read_npy(argv[2], sizeof(float), size);
+    int64_t *y = read_npy(argv[3], sizeof(int64_t), labels);
+    int64_t batch =
+        atoll_plan_open(argv[1], &plan, &error) == ATOLL_OK ? strtoll(argv[4], NULL, 10) : 0;
+    int64_t steps = x != NULL && y != NULL && batch > 0 ? strtoll(argv[5], NULL, 10) : 0;
+    for (int64_t step = 0, row = 0; step < steps && error.code == ATOLL_OK;
+         step++, row = row < size[0] ? row : 0) {
+        int64_t n = size[0] - row < batch ? size[0] - row : batch;
+        atoll_plan_bind(plan, "x", x + row * size[1], (int64_t[]){n, size[1]}, 2, &error);
+        atoll_plan_bind(plan, "y", y + row, &n, 1, &error);
+        atoll_plan_step(plan, &error);
+        row += n;
+        if (step % 100 == 0 || step + 1 == steps) {
+            printf("step %lld  loss %.6f\n", (long long)step, atoll_plan_number(plan, "loss"));
+        }
+    }
+    if (plan != NULL && error.code == ATOLL_OK) {
+        atoll_plan_save(plan, argv[6], &error);
+    }
+    if (error.code != ATOLL_OK) {
+        fprintf(stderr, "step_plan: %s\n", error.text);
+    }
+    atoll_plan_close(plan);
+    free(x);
+    free(y);
+    return error.code != ATOLL_OK || steps == 0 ? 3 : 0;
+}

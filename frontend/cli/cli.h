@@ -1,0 +1,81 @@
+/* The command line: one file a subcommand; main.c holds the table of them. Exit codes: 0 ok, 1 a
+ * check failed, 2 usage, 3 bad input, 4 environment (compiler, memory, disk, processor). */
+#ifndef ATOLL_CLI_H
+#define ATOLL_CLI_H
+
+#include "frontend/context.h"
+#include "frontend/runner.h"
+#include "runtime/data.h"
+
+enum { EXIT_CHECK = 1, EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_ENVIRONMENT = 4 };
+
+/* An option: "--name VALUE", or a flag when value is NULL in the table. */
+struct option {
+    const char *name;  /* "batch" */
+    const char *value; /* "N" in the help; NULL: a flag */
+    const char *doc;
+};
+
+struct arguments {
+    const struct option *options;
+    uint32_t n_options;
+    const char *values[48]; /* by option: its text, "" for a flag given, NULL */
+    const char *positional[8];
+    uint32_t n_positional;
+};
+
+struct command {
+    const char *name, *usage, *doc, *examples;
+    const struct option *options;
+    uint32_t n_options;
+    status (*run)(const struct arguments *a, struct context *c, struct error *e);
+};
+
+extern const struct command command_compile, command_train, command_compare, command_inspect,
+    command_finfo, command_data, command_devices;
+
+/* The value of an option, or `otherwise`. */
+const char *argument(const struct arguments *a, const char *name, const char *otherwise);
+bool argument_flag(const struct arguments *a, const char *name);
+status argument_number(const struct arguments *a, const char *name, double otherwise, double low,
+                       double high, double *out, struct error *e);
+
+/* Options that compile and train share, read into a compile job. */
+struct job {
+    struct arena arena;
+    struct graph *model;
+    struct policy file_policy;
+    struct train_options train;
+    struct compile_options compile;
+    uint64_t seed;
+};
+/* Reads the model file, binds --shape symbols. */
+status job_open(struct job *j, const char *path, const struct arguments *a, struct context *c,
+                struct error *e);
+/* Sets the policy (a built-in name, or a policy file) and with it whether the loss scaler is on. */
+status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e);
+void job_close(struct job *j);
+
+status read_text_file(const char *path, struct arena *a, char **out, size_t *size, struct error *e);
+
+/* A data set split into training rows (first) and test rows (last), and batches of it. */
+struct split {
+    struct dataset data;
+    const struct array *x, *y;
+    int64_t n_train, n_test;
+    int64_t *order; /* row numbers of training, shuffled for the epoch */
+    unsigned char *batch_x, *batch_y;
+    bool is_shuffled;
+    uint64_t seed;
+};
+status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e);
+void split_epoch(struct split *s, int64_t epoch);
+/* Rows [from, from + n) of the epoch's order as tensors; valid until the next call. */
+void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, struct tensor *y);
+void split_test(const struct split *s, struct tensor *x, struct tensor *y);
+void split_close(struct split *s);
+/* Share of rows whose largest logit is the label's; NaN counts as wrong. */
+double accuracy_of(const struct tensor *logits, const struct tensor *y);
+double seconds_now(void);
+
+#endif

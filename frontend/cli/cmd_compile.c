@@ -1,0 +1,103 @@
+/* atoll compile: a model to a .plan file that any C program can step. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+
+static const struct option options[] = {
+    {"policy", "P",
+     "precision policy: fp32, bf16, fp16, bf16@torch-cuda, ... or a policy file (default fp32)"},
+    {"shape", "n=64", "fix symbols to numbers; others stay symbolic"},
+    {"optimizer", "TEXT", "adamw, adam or sgd with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
+    {"clip", "NORM", "clip gradients to this global norm (default: none)"},
+    {"accumulate", "K", "micro-batches a step (default 1)"},
+    {"scaler", "MODE", "loss scaler: auto (on for fp16), on, off"},
+    {"forward", NULL, "compile the model as it is, without a training step"},
+    {"seed", "N", "seed of the first parameters (default 1)"},
+    {"output", "FILE", "the plan to write (default step.plan); -o FILE works too"},
+    {"json", NULL, "print what was built as JSON"},
+};
+
+/* The primitive graph as its text reads back, so that the plan's ids are those of its text. */
+static status reread(const struct graph *g, struct graph **out, struct error *e)
+{
+    struct arena scratch = {0};
+    struct text t = {.arena = &scratch};
+    graph_print(g, &t, NULL);
+    *out = graph_parse(t.data, t.length, "compiled graph", e);
+    arena_free(&scratch);
+    return *out != NULL ? ATOLL_OK : e->code;
+}
+
+static status build(struct job *j, const char *model, const char *output, bool is_json,
+                    struct error *e)
+{
+    struct compiled passes;
+    struct runner r = {0};
+    struct graph *primitive = NULL;
+    double start = seconds_now();
+    j->compile.is_eager = true;
+    status code = compile_graph(j->model, &j->compile, &passes, e);
+    code = code == ATOLL_OK ? reread(passes.primitive, &primitive, e) : code;
+    compiled_free(&passes);
+    j->compile.is_eager = false;
+    code = code == ATOLL_OK ? compile_primitive(primitive, &j->compile, &r.compiled, e) : code;
+    code = code == ATOLL_OK ? runner_from(&r, j->seed, e) : code;
+    if (code == ATOLL_OK) {
+        char about[600];
+        snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",
+                 ATOLL_VERSION_TEXT, model,
+                 j->compile.policy != NULL ? j->compile.policy->name : "fp32", cc_flags(),
+                 contraction_library());
+        code = runner_write_plan(&r, output, about, e);
+    }
+    if (code == ATOLL_OK) {
+        const char *form = is_json ? "{\"plan\": \"%s\", \"kernels\": %u, \"launches\": %u, "
+                                     "\"peak_bytes\": %zu, \"state_bytes\": %zu, "
+                                     "\"seconds\": %.3f, \"from_cache\": %d}\n"
+                                   : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
+                                     "bytes, %.2f s (from cache: %d)\n";
+        printf(form, output, r.compiled.n_kernels, r.compiled.program.n_launches,
+               session_peak_bytes(r.session), session_leaf_bytes(r.session), seconds_now() - start,
+               r.compiled.is_from_cache);
+    }
+    runner_free(&r);
+    return code;
+}
+
+static status run(const struct arguments *a, struct context *c, struct error *e)
+{
+    struct job j;
+    const char *output = argument(a, "output", "step.plan");
+    if (a->n_positional == 3 && strcmp(a->positional[1], "-o") == 0) {
+        output = a->positional[2];
+    } else if (a->n_positional != 1) {
+        return fail(e, ATOLL_USAGE,
+                    "expected one MODEL; hint: atoll compile MODEL --policy bf16 -o step.plan");
+    }
+    status code = job_open(&j, a->positional[0], a, c, e);
+    code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
+    if (argument_flag(a, "forward")) {
+        j.compile.train = NULL;
+    }
+    code =
+        code == ATOLL_OK ? build(&j, a->positional[0], output, argument_flag(a, "json"), e) : code;
+    job_close(&j);
+    return code;
+}
+
+const struct command command_compile = {
+    "compile",
+    "MODEL [options] -o step.plan",
+    "compile a model and its training step into a plan that a C program can step without a "
+    "compiler",
+    "  atoll compile examples/digits.graph --policy bf16 --clip 1 -o step.plan\n"
+    "  atoll compile examples/digits.graph --shape n=64 --policy fp16 --schedule step,50,0.5 -o "
+    "step.plan\n",
+    options,
+    ARRAY_LEN(options),
+    run,
+};

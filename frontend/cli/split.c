@@ -1,0 +1,141 @@
+/* Data for training: rows in a fixed or shuffled order, gathered into batches. The shuffle is
+ * Fisher-Yates over Philox numbers of (seed, epoch), so a run can be repeated and resumed. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "codegen/prelude/convert.h"
+#include "codegen/prelude/math.h"
+#include "codegen/prelude/philox.h"
+
+static status check(struct split *s, const char *path, struct error *e)
+{
+    s->x = dataset_find(&s->data, "x");
+    s->y = dataset_find(&s->data, "y");
+    if (s->x == NULL || s->x->rank < 1) {
+        return fail(e, ATOLL_DATA, "%s: no array 'x'; hint: features are called x, labels y", path);
+    }
+    if (s->y != NULL && (s->y->rank < 1 || s->y->shape[0] != s->x->shape[0])) {
+        return fail(e, ATOLL_DATA, "%s: x has %lld rows, y has %lld", path,
+                    (long long)s->x->shape[0], (long long)(s->y->rank > 0 ? s->y->shape[0] : 0));
+    }
+    return ATOLL_OK;
+}
+
+status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e)
+{
+    struct dataset_options o = {0};
+    const char *path = argument(a, "data", NULL);
+    double scale, holdout;
+    *s = (struct split){.seed = seed, .is_shuffled = !argument_flag(a, "no-shuffle")};
+    if (path == NULL) {
+        return fail(e, ATOLL_USAGE, "--data FILE is missing");
+    }
+    TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
+    TRY(argument_number(a, "holdout", 0.2, 0.0, 0.9, &holdout, e));
+    o.scale = (float)scale;
+    if (argument(a, "label", NULL) != NULL) {
+        dataset_label(&o, argument(a, "label", ""));
+    }
+    TRY(dataset_open(path, &o, &s->data, e));
+    TRY(check(s, path, e));
+    int64_t rows = s->x->shape[0];
+    s->n_test = (int64_t)(holdout * (double)rows);
+    s->n_train = rows - s->n_test;
+    s->order = malloc(sizeof *s->order * (size_t)(rows + 1));
+    s->batch_x = malloc(s->x->bytes + 64);
+    s->batch_y = s->y != NULL ? malloc(s->y->bytes + 64) : NULL;
+    if (s->order == NULL || s->batch_x == NULL || (s->y != NULL && s->batch_y == NULL)) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "%s: out of memory", path);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        s->order[i] = i;
+    }
+    return ATOLL_OK;
+}
+
+void split_epoch(struct split *s, int64_t epoch)
+{
+    for (int64_t i = 0; i < s->n_train; i++) {
+        s->order[i] = i;
+    }
+    for (int64_t i = s->n_train - 1; s->is_shuffled && i > 0; i--) {
+        int64_t k = random_u32(s->seed, 0x5eed0000u + (uint64_t)epoch, (uint64_t)i) % (i + 1);
+        int64_t t = s->order[i];
+        s->order[i] = s->order[k];
+        s->order[k] = t;
+    }
+}
+
+static void gather(const struct split *s, const struct array *from, unsigned char *to,
+                   int64_t first, int64_t n, struct tensor *out)
+{
+    int64_t rows = from->shape[0];
+    size_t row = rows > 0 ? from->bytes / (size_t)rows : 0;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + (size_t)i * row,
+               (const unsigned char *)from->data + (size_t)s->order[first + i] * row, row);
+    }
+    *out = (struct tensor){.dtype = from->dtype, .rank = from->rank, .data = to};
+    memcpy(out->shape, from->shape, sizeof out->shape);
+    out->shape[0] = n;
+}
+
+void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, struct tensor *y)
+{
+    *y = (struct tensor){0};
+    gather(s, s->x, s->batch_x, from, n, x);
+    if (s->y != NULL) {
+        gather(s, s->y, s->batch_y, from, n, y);
+    }
+}
+
+static void tail(const struct split *s, const struct array *from, struct tensor *out)
+{
+    int64_t rows = from->shape[0];
+    size_t row = rows > 0 ? from->bytes / (size_t)rows : 0;
+    *out = (struct tensor){.dtype = from->dtype, .rank = from->rank};
+    memcpy(out->shape, from->shape, sizeof out->shape);
+    out->shape[0] = s->n_test;
+    out->data = (unsigned char *)from->data + (size_t)s->n_train * row;
+}
+
+void split_test(const struct split *s, struct tensor *x, struct tensor *y)
+{
+    *y = (struct tensor){0};
+    tail(s, s->x, x);
+    if (s->y != NULL) {
+        tail(s, s->y, y);
+    }
+}
+
+void split_close(struct split *s)
+{
+    dataset_close(&s->data);
+    free(s->order);
+    free(s->batch_x);
+    free(s->batch_y);
+    *s = (struct split){0};
+}
+
+double accuracy_of(const struct tensor *logits, const struct tensor *y)
+{
+    int64_t rows = y->shape[0], classes = logits->rank == 2 ? logits->shape[1] : 0, right = 0;
+    size_t size = dtype_info[logits->dtype].bytes;
+    const unsigned char *z = logits->data;
+    for (int64_t r = 0; r < rows && classes > 0; r++) {
+        double best = -HUGE_VAL;
+        int64_t at = -1;
+        for (int64_t c = 0; c < classes; c++) {
+            double v = dtype_load(logits->dtype, z + (size_t)(r * classes + c) * size);
+            if (v > best) {
+                best = v;
+                at = c;
+            }
+        }
+        right += at == (int64_t)dtype_load(y->dtype, (const unsigned char *)y->data +
+                                                         (size_t)r * dtype_info[y->dtype].bytes);
+    }
+    return rows > 0 ? (double)right / (double)rows : (double)NAN;
+}

@@ -1,0 +1,59 @@
+/* The one place that reads the environment. Everything else gets what it needs as options. */
+#include "context.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void context_read(struct context *c)
+{
+    *c = (struct context){0};
+#define X(name, member, doc) c->member = getenv(#name);
+#include "frontend/env.def"
+#undef X
+}
+
+static void dump_stage(void *context, const char *name, const char *text)
+{
+    struct context *c = context;
+    bool is_source = strchr(name, '.') != NULL;
+    snprintf(c->dump_path, sizeof c->dump_path, "%s/%02u_%s%s", c->dump, c->n_dumped++, name,
+             is_source ? "" : ".graph");
+    FILE *f = fopen(c->dump_path, "w");
+    if (f != NULL) {
+        fputs(text, f);
+        fclose(f);
+    }
+}
+
+void context_apply(struct context *c, struct compile_options *o)
+{
+    o->cc.compiler = c->cc != NULL && c->cc[0] != '\0' ? c->cc : NULL;
+    o->cc.temporary = c->temporary != NULL && c->temporary[0] != '\0' ? c->temporary : NULL;
+    if (c->cache == NULL) {
+        bool has_xdg = c->xdg_cache != NULL && c->xdg_cache[0] != '\0';
+        snprintf(c->cache_path, sizeof c->cache_path, "%s%s/atoll",
+                 has_xdg           ? c->xdg_cache
+                 : c->home != NULL ? c->home
+                                   : "",
+                 has_xdg ? "" : "/.cache");
+        o->cache = has_xdg || c->home != NULL ? c->cache_path : NULL;
+    } else {
+        o->cache = strcmp(c->cache, "0") == 0 || c->cache[0] == '\0' ? NULL : c->cache;
+    }
+    if (c->dump != NULL && c->dump[0] != '\0') {
+        mkdir(c->dump, 0777);
+        c->n_dumped = 0;
+        o->dump = dump_stage;
+        o->dump_context = c;
+    }
+}
+
+void context_help(struct text *t)
+{
+#define X(name, member, doc) text_add(t, "%-15s %s\n", #name, doc);
+#include "frontend/env.def"
+#undef X
+}

@@ -1,0 +1,22 @@
+/* The environment, read once: the rows of env.def. */
+#ifndef ATOLL_FRONTEND_CONTEXT_H
+#define ATOLL_FRONTEND_CONTEXT_H
+
+#include "frontend/compile.h"
+
+struct context {
+#define X(name, member, doc) const char *member;
+#include "frontend/env.def"
+#undef X
+    char cache_path[1024];
+    char dump_path[1024];
+    uint32_t n_dumped;
+};
+
+void context_read(struct context *c);
+/* Compiler, cache and dumping of a compilation as the environment asks for. */
+void context_apply(struct context *c, struct compile_options *o);
+/* One line a knob, into t. */
+void context_help(struct text *t);
+
+#endif

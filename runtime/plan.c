@@ -1,0 +1,322 @@
+/* The public plan API over plan files and sessions. Holds no global state; every failure is one
+ * line in the caller's record. */
+#include "atoll/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/kept.h"
+#include "runtime/plan_file.h"
+
+struct atoll_plan {
+    struct plan_file file;
+    struct session *session;
+    int64_t symbols[MAX_SYMBOLS];
+    bool is_known[MAX_SYMBOLS]; /* by symbol: an input gave it a size */
+    bool *is_bound;             /* by node id */
+    value *kept;                /* params, buffers, state */
+    uint32_t n_kept;
+    struct arena arena;
+};
+
+static atoll_status give(const struct error *from, atoll_error *to)
+{
+    if (from->code != ATOLL_OK && to != NULL && to->code == ATOLL_OK) {
+        to->code = from->code;
+        memcpy(to->text, from->text, sizeof to->text);
+    }
+    return from->code;
+}
+
+static status start(atoll_plan *p, struct error *e)
+{
+    struct recovery r;
+    const struct graph *g = p->file.graph;
+    if (arena_recover(&r)) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    p->is_bound = ARENA_ARRAY(&p->arena, bool, g->n_nodes);
+    p->kept = ARENA_ARRAY(&p->arena, value, g->n_nodes);
+    arena_recover_end(&r);
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (g->nodes[i].op == OP_param || g->nodes[i].op == OP_buffer ||
+            g->nodes[i].op == OP_state) {
+            p->kept[p->n_kept++] = (value){i};
+        }
+    }
+    for (uint32_t i = 1; i < g->n_symbols; i++) {
+        p->symbols[i] = g->symbols[i].low;
+    }
+    p->session = session_create(&p->file.program, e);
+    if (p->session == NULL) {
+        return e->code;
+    }
+    TRY(session_bind(p->session, p->symbols, e));
+    const unsigned char *from = p->file.state;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (plan_keeps(&g->nodes[i])) {
+            struct tensor *t = session_leaf(p->session, (value){i});
+            memcpy(t->data, from, tensor_bytes(t));
+            from += tensor_bytes(t);
+        }
+    }
+    return ATOLL_OK;
+}
+
+atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error)
+{
+    struct error e = {0};
+    atoll_plan *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (p == NULL) {
+        fail(&e, ATOLL_OUT_OF_MEMORY, "%s: out of memory", path);
+        return give(&e, error);
+    }
+    if (plan_read(path, true, &p->file, &e) != ATOLL_OK) {
+        free(p);
+        return give(&e, error);
+    }
+    if (start(p, &e) != ATOLL_OK) {
+        atoll_plan_close(p);
+        return give(&e, error);
+    }
+    *out = p;
+    return ATOLL_OK;
+}
+
+void atoll_plan_close(atoll_plan *plan)
+{
+    if (plan != NULL) {
+        session_destroy(plan->session);
+        plan_file_close(&plan->file);
+        arena_free(&plan->arena);
+        free(plan);
+    }
+}
+
+/* ---- finding things by name ---- */
+
+static status missing(const struct graph *g, const char *kind, const char *name, bool is_output,
+                      enum op low, enum op high, struct error *e)
+{
+    char names[600] = "";
+    size_t at = 0;
+    uint32_t n = is_output ? g->n_outputs : g->n_nodes - 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct node *node = &g->nodes[is_output ? 0 : i + 1];
+        const char *one = is_output ? g->outputs[i].name : node->name;
+        bool is_listed = is_output || (node->op >= low && node->op <= high && one != NULL);
+        size_t length = is_listed ? strlen(one) : 0;
+        if (is_listed && at + length + 6 < sizeof names) {
+            memcpy(names + at, " ", 1);
+            memcpy(names + at + 1, one, length + 1);
+            at += length + 1;
+        }
+    }
+    return fail(e, ATOLL_NOT_FOUND, "the plan has no %s '%s'; it has:%s", kind, name,
+                at > 0 ? names : " none");
+}
+
+static void view_of(const char *name, const struct tensor *t, atoll_view *out)
+{
+    *out = (atoll_view){.name = name,
+                        .dtype = dtype_info[t->dtype].name,
+                        .element_bytes = dtype_info[t->dtype].bytes,
+                        .rank = t->rank,
+                        .data = t->data,
+                        .bytes = tensor_bytes(t)};
+    memcpy(out->shape, t->shape, sizeof out->shape);
+}
+
+/* ---- inputs and steps ---- */
+
+static status wrong_shape(const atoll_plan *p, value v, const int64_t *shape, uint32_t rank,
+                          struct error *e)
+{
+    struct arena scratch = {0};
+    struct text found = {.arena = &scratch};
+    for (uint32_t i = 0; i < rank; i++) {
+        text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)shape[i]);
+    }
+    fail(e, ATOLL_SHAPE,
+         "input %%%s is %s, found (%s); hint: compile the plan for this size or leave it symbolic",
+         graph_node(p->file.graph, v)->name, graph_type(p->file.graph, v, &scratch),
+         found.data != NULL ? found.data : "");
+    arena_free(&scratch);
+    return ATOLL_SHAPE;
+}
+
+static status bind(atoll_plan *p, const char *name, const void *data, const int64_t *shape,
+                   uint32_t rank, struct error *e)
+{
+    const struct graph *g = p->file.graph;
+    value v = graph_find(g, name);
+    const struct node *n = graph_node(g, v);
+    int64_t symbols[MAX_SYMBOLS];
+    bool is_known[MAX_SYMBOLS];
+    memcpy(symbols, p->symbols, sizeof symbols);
+    memcpy(is_known, p->is_known, sizeof is_known);
+    if (v.id == 0 || n->op != OP_input) {
+        return missing(g, "input", name, false, OP_input, OP_input, e);
+    }
+    if (rank != n->shape.rank) {
+        return wrong_shape(p, v, shape, rank, e);
+    }
+    for (uint32_t i = 0; i < rank; i++) {
+        struct dim d = n->shape.dims[i];
+        if (shape[i] < 0 ||
+            (!dim_is_static(d) && (d.symbols[1] != 0 || shape[i] % d.factor != 0))) {
+            return wrong_shape(p, v, shape, rank, e);
+        }
+        if (!dim_is_static(d)) {
+            symbols[d.symbols[0]] = shape[i] / d.factor;
+            is_known[d.symbols[0]] = true;
+        }
+        if (dim_value(d, symbols) != shape[i]) {
+            return wrong_shape(p, v, shape, rank, e);
+        }
+    }
+    TRY(session_bind(p->session, symbols, e));
+    memcpy(p->symbols, symbols, sizeof symbols);
+    memcpy(p->is_known, is_known, sizeof is_known);
+    union {
+        const void *in;
+        void *out;
+    } memory = {.in = data};
+    session_point(p->session, v, memory.out);
+    p->is_bound[v.id] = true;
+    return ATOLL_OK;
+}
+
+atoll_status atoll_plan_bind(atoll_plan *plan, const char *name, const void *data,
+                             const int64_t *shape, uint32_t rank, atoll_error *error)
+{
+    struct error e = {0};
+    (void)bind(plan, name, data, shape, rank, &e);
+    return give(&e, error);
+}
+
+atoll_status atoll_plan_set(atoll_plan *plan, const char *name, double number, atoll_error *error)
+{
+    struct error e = {0};
+    value v = graph_find(plan->file.graph, name);
+    if (v.id == 0 || graph_node(plan->file.graph, v)->op != OP_scalar) {
+        missing(plan->file.graph, "scalar", name, false, OP_scalar, OP_scalar, &e);
+        return give(&e, error);
+    }
+    struct tensor *t = session_leaf(plan->session, v);
+    dtype_store(t->dtype, t->data, number);
+    return ATOLL_OK;
+}
+
+static status check_bound(const atoll_plan *p, struct error *e)
+{
+    const struct graph *g = p->file.graph;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (g->nodes[i].op == OP_input && !p->is_bound[i]) {
+            return fail(e, ATOLL_USAGE,
+                        "input %%%s is not bound; hint: atoll_plan_bind it before the step",
+                        g->nodes[i].name);
+        }
+    }
+    return ATOLL_OK;
+}
+
+atoll_status atoll_plan_step(atoll_plan *plan, atoll_error *error)
+{
+    struct error e = {0};
+    if (check_bound(plan, &e) == ATOLL_OK) {
+        (void)session_step(plan->session, &e);
+    }
+    return give(&e, error);
+}
+
+/* ---- outputs and state ---- */
+
+atoll_status atoll_plan_output(atoll_plan *plan, const char *name, atoll_view *out,
+                               atoll_error *error)
+{
+    struct error e = {0};
+    const struct graph *g = plan->file.graph;
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        if (strcmp(g->outputs[i].name, name) == 0) {
+            struct tensor t = session_output(plan->session, i);
+            view_of(g->outputs[i].name, &t, out);
+            return ATOLL_OK;
+        }
+    }
+    missing(g, "output", name, true, OP_NONE, OP_NONE, &e);
+    return give(&e, error);
+}
+
+double atoll_plan_number(atoll_plan *plan, const char *name)
+{
+    atoll_view v;
+    if (atoll_plan_output(plan, name, &v, NULL) != ATOLL_OK || v.bytes < v.element_bytes) {
+        return (double)__builtin_nan("");
+    }
+    return dtype_load(dtype_named(v.dtype, strlen(v.dtype)), v.data);
+}
+
+uint32_t atoll_plan_state_count(const atoll_plan *plan)
+{
+    return plan->n_kept;
+}
+
+atoll_status atoll_plan_state_at(atoll_plan *plan, uint32_t index, atoll_view *out,
+                                 atoll_error *error)
+{
+    struct error e = {0};
+    if (index >= plan->n_kept) {
+        fail(&e, ATOLL_NOT_FOUND, "state %u of %u", index, plan->n_kept);
+        return give(&e, error);
+    }
+    value v = plan->kept[index];
+    view_of(graph_node(plan->file.graph, v)->name, session_leaf(plan->session, v), out);
+    return ATOLL_OK;
+}
+
+atoll_status atoll_plan_state(atoll_plan *plan, const char *name, atoll_view *out,
+                              atoll_error *error)
+{
+    struct error e = {0};
+    for (uint32_t i = 0; i < plan->n_kept; i++) {
+        if (strcmp(graph_node(plan->file.graph, plan->kept[i])->name, name) == 0) {
+            return atoll_plan_state_at(plan, i, out, error);
+        }
+    }
+    missing(plan->file.graph, "parameter, buffer or state", name, false, OP_param, OP_state, &e);
+    return give(&e, error);
+}
+
+size_t atoll_plan_peak_bytes(const atoll_plan *plan)
+{
+    return session_peak_bytes(plan->session);
+}
+
+size_t atoll_plan_state_bytes(const atoll_plan *plan)
+{
+    return session_leaf_bytes(plan->session);
+}
+
+/* ---- checkpoints ---- */
+
+static struct tensor *lend(void *context, value leaf)
+{
+    return session_leaf(((atoll_plan *)context)->session, leaf);
+}
+
+atoll_status atoll_plan_save(atoll_plan *plan, const char *path, atoll_error *error)
+{
+    struct error e = {0};
+    (void)kept_save(path, plan->file.graph, lend, plan,
+                    (const char *const[]){"format", "atoll checkpoint 1"}, 1, &e);
+    return give(&e, error);
+}
+
+atoll_status atoll_plan_load(atoll_plan *plan, const char *path, atoll_error *error)
+{
+    struct error e = {0};
+    (void)kept_load(path, plan->file.graph, lend, plan, &e);
+    return give(&e, error);
+}

@@ -1,0 +1,506 @@
+/* The training step against PyTorch: train_step's graph, decomposed, run by the oracle with every
+ * value rounded to its dtype, beside the trajectories of tests/fixtures/training.txt (written by
+ * make_training.py). The loss is sum(p gp) + sum(q gq): the gradients are what the fixture says.
+ * Tolerances: 2e-6 relative on parameters (f32, 50 steps), 1e-6 on learning rates, exact scaler. */
+#include "ir/eval.h"
+#include "ir/verify.h"
+#include "passes/decompose.h"
+#include "passes/train_step.h"
+
+#include "tests/suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIZE = 4, MAX_STEPS = 64, MAX_LEAVES = 64 };
+
+/* ---- a step that keeps its state ---- */
+
+struct session {
+    struct graph *g; /* primitives */
+    double *leaves[MAX_LEAVES];
+    value ids[MAX_LEAVES];
+    uint32_t n;
+    struct arena arena;
+    double outputs[16][8]; /* by output, its first 8 elements */
+};
+
+static struct graph *graph_of_loss(void)
+{
+    struct graph *g = graph_create("given");
+    value p = graph_leaf(g, OP_param, "p", F32, (int64_t[]){3}, 1);
+    value q = graph_leaf(g, OP_param, "q", F32, (int64_t[]){1}, 1);
+    value gp = graph_leaf(g, OP_input, "gp", F32, (int64_t[]){3}, 1);
+    value gq = graph_leaf(g, OP_input, "gq", F32, (int64_t[]){1}, 1);
+    value a = graph_reduce(g, OP_sum, graph_op2(g, OP_mul, p, gp), NULL, 0, false);
+    value b = graph_reduce(g, OP_sum, graph_op2(g, OP_mul, q, gq), NULL, 0, false);
+    graph_output(g, "loss", graph_op2(g, OP_add, a, b));
+    return g;
+}
+
+static double *leaf_data(struct session *s, const char *name)
+{
+    value v = graph_find(s->g, name);
+    ck_assert_msg(v.id != 0, "no leaf %s", name);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->ids[i].id == v.id) {
+            return s->leaves[i];
+        }
+    }
+    return NULL;
+}
+
+static void start(struct session *s, const struct graph *model, const struct train_options *o)
+{
+    struct pass_options p = {.train = o};
+    struct graph *whole = graph_like(model);
+    status code = train_step_pass(model, whole, &p, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", whole->error.text);
+    s->g = graph_like(model);
+    code = decompose_pass(whole, s->g, &p, NULL);
+    ck_assert_msg(code == ATOLL_OK, "%s", s->g->error.text);
+    struct error e = {0};
+    ck_assert_msg(graph_verify(whole, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(graph_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(primitive_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(whole);
+    for (uint32_t i = 1; i < s->g->n_nodes; i++) {
+        const struct node *n = &s->g->nodes[i];
+        if (n->op < OP_input || n->op > OP_scalar) {
+            continue;
+        }
+        int64_t count = shape_count_value(&n->shape, NULL);
+        double *data = ARENA_ARRAY(&s->arena, double, count);
+        const char *init = n->op == OP_input ? "" : node_text(n, "init");
+        for (int64_t k = 0; k < count && strcmp(init, "zeros") != 0; k++) {
+            data[k] = strtod(init, NULL);
+        }
+        ck_assert_uint_lt(s->n, MAX_LEAVES);
+        s->ids[s->n] = (value){i};
+        s->leaves[s->n++] = data;
+    }
+}
+
+static void finish(struct session *s)
+{
+    graph_destroy(s->g);
+    arena_free(&s->arena);
+}
+
+static void take_step(struct session *s)
+{
+    struct eval e = {0};
+    struct error error = {0};
+    struct arena fresh = {0};
+    int64_t symbols[MAX_SYMBOLS] = {0};
+    eval_begin(&e, s->g, symbols);
+    e.rounds = true;
+    for (uint32_t i = 0; i < s->n; i++) {
+        e.values[s->ids[i].id] = s->leaves[i];
+    }
+    status code = eval_run(&e, &error);
+    ck_assert_msg(code == ATOLL_OK, "%s", error.text);
+    for (uint32_t i = 0; i < s->g->n_outputs && i < 16; i++) {
+        value v = s->g->outputs[i].value;
+        int64_t count = eval_count(&e, v) < 8 ? eval_count(&e, v) : 8;
+        memcpy(s->outputs[i], e.values[v.id], (size_t)count * sizeof(double));
+    }
+    /* all updates read the old state: copy first, then write */
+    double **next = ARENA_ARRAY(&fresh, double *, s->g->n_updates + 1);
+    for (uint32_t i = 0; i < s->g->n_updates; i++) {
+        value v = s->g->updates[i].next;
+        next[i] = arena_copy(&fresh, e.values[v.id], (size_t)eval_count(&e, v) * sizeof(double));
+    }
+    for (uint32_t i = 0; i < s->g->n_updates; i++) {
+        value v = s->g->updates[i].leaf;
+        memcpy(e.values[v.id], next[i], (size_t)eval_count(&e, v) * sizeof(double));
+    }
+    arena_free(&fresh);
+    eval_end(&e);
+}
+
+static const double *output(const struct session *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->g->n_outputs; i++) {
+        if (strcmp(s->g->outputs[i].name, name) == 0) {
+            return s->outputs[i];
+        }
+    }
+    ck_abort_msg("no output %s", name);
+    return NULL;
+}
+
+static void start_given(struct session *s, const struct train_options *o)
+{
+    struct graph *model = graph_of_loss();
+    start(s, model, o);
+    graph_destroy(model);
+    memcpy(leaf_data(s, "p"), (double[]){0.5, -1.25, 2.0}, 3 * sizeof(double));
+    leaf_data(s, "q")[0] = 1.0;
+}
+
+static void step_given(struct session *s, const double *gradient)
+{
+    memcpy(leaf_data(s, "gp"), gradient, 3 * sizeof(double));
+    leaf_data(s, "gq")[0] = gradient[3];
+    take_step(s);
+}
+
+static void check_params(struct session *s, const double *want, const char *what, int step)
+{
+    double got[SIZE] = {0};
+    memcpy(got, leaf_data(s, "p"), 3 * sizeof(double));
+    got[3] = leaf_data(s, "q")[0];
+    for (int i = 0; i < SIZE; i++) {
+        double error = fabs(got[i] - want[i]) / fmax(1.0, fabs(want[i]));
+        ck_assert_msg(error <= 2e-6, "%s, step %d: element %d is %.9g, expected %.9g", what, step,
+                      i, got[i], want[i]);
+    }
+}
+
+/* ---- the fixture ---- */
+
+static FILE *fixture(void)
+{
+    char path[512];
+    const char *root = getenv("ATOLL_SOURCE");
+    snprintf(path, sizeof path, "%s/tests/fixtures/training.txt", root != NULL ? root : ".");
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f != NULL, "cannot open %s", path);
+    return f;
+}
+
+static void read_numbers(FILE *f, double *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(fscanf(f, "%lf", &out[i]), 1);
+    }
+}
+
+/* Moves to the next section of that keyword; false at the end. */
+static bool find_section(FILE *f, const char *keyword)
+{
+    char word[128];
+    while (fscanf(f, "%127s", word) == 1) {
+        if (strcmp(word, keyword) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int read_gradients(FILE *f, double gradients[][SIZE])
+{
+    int steps, size;
+    ck_assert(find_section(f, "gradients") && fscanf(f, "%d %d", &steps, &size) == 2);
+    ck_assert(steps <= MAX_STEPS && size == SIZE);
+    read_numbers(f, gradients[0], steps * SIZE);
+    return steps;
+}
+
+static struct train_options options(const char *optimizer, const char *schedule)
+{
+    struct train_options o = train_options_default();
+    struct error e = {0};
+    ck_assert_msg(train_options_parse(&o, optimizer, schedule, &e) == ATOLL_OK, "%s", e.text);
+    return o;
+}
+
+START_TEST(optimizers_follow)
+{
+    FILE *f = fixture();
+    double gradients[MAX_STEPS][SIZE], want[SIZE];
+    char text[128];
+    int steps = read_gradients(f, gradients), n = 0;
+    for (; find_section(f, "optimizer"); n++) {
+        ck_assert_int_eq(fscanf(f, "%127s", text), 1);
+        struct train_options o = options(text, NULL);
+        struct session s = {0};
+        start_given(&s, &o);
+        for (int i = 0; i < steps; i++) {
+            read_numbers(f, want, SIZE);
+            step_given(&s, gradients[i]);
+            check_params(&s, want, text, i);
+        }
+        finish(&s);
+    }
+    ck_assert_int_eq(n, 9);
+    fclose(f);
+}
+END_TEST
+
+START_TEST(clipping_follows)
+{
+    FILE *f = fixture();
+    double gradients[MAX_STEPS][SIZE], want[1 + SIZE], max_norm;
+    int steps = read_gradients(f, gradients), n = 0;
+    for (; find_section(f, "clip"); n++) {
+        read_numbers(f, &max_norm, 1);
+        struct train_options o = options("sgd,lr=0.05", NULL);
+        o.max_norm = max_norm;
+        struct session s = {0};
+        start_given(&s, &o);
+        for (int i = 0; i < steps; i++) {
+            read_numbers(f, want, 1 + SIZE);
+            step_given(&s, gradients[i]);
+            ck_assert_double_le(fabs(output(&s, "grad_norm")[0] - want[0]), 1e-6 * want[0]);
+            check_params(&s, &want[1], "clip", i);
+        }
+        finish(&s);
+    }
+    ck_assert_int_eq(n, 2);
+    fclose(f);
+}
+END_TEST
+
+START_TEST(accumulation_follows)
+{
+    FILE *f = fixture();
+    double gradients[MAX_STEPS][SIZE], want[SIZE];
+    int every, steps;
+    read_gradients(f, gradients);
+    ck_assert(find_section(f, "accumulate") && fscanf(f, "%d %d", &every, &steps) == 2);
+    struct train_options o = options("adamw,lr=0.01", NULL);
+    o.accumulate = every;
+    struct session s = {0};
+    start_given(&s, &o);
+    for (int i = 0; i < steps; i++) {
+        read_numbers(f, want, SIZE);
+        step_given(&s, gradients[i]);
+        check_params(&s, want, "accumulate", i);
+        ck_assert_double_eq(output(&s, "accepted")[0], (i + 1) / every);
+    }
+    ck_assert_double_eq(output(&s, "skipped")[0], 0.0);
+    finish(&s);
+    fclose(f);
+}
+END_TEST
+
+START_TEST(schedules_follow)
+{
+    FILE *f = fixture();
+    char text[128];
+    double zero[SIZE] = {0}, rate;
+    int steps, n = 0;
+    for (; find_section(f, "schedule"); n++) {
+        ck_assert_int_eq(fscanf(f, "%127s %d", text, &steps), 2);
+        struct train_options o = options("sgd,lr=0.4", text);
+        struct session s = {0};
+        start_given(&s, &o);
+        for (int i = 0; i < steps; i++) {
+            read_numbers(f, &rate, 1);
+            step_given(&s, zero);
+            double got = output(&s, "lr")[0];
+            ck_assert_msg(fabs(got - rate) <= 1e-6 * rate + 1e-12,
+                          "%s: lr of step %d is %.12g, "
+                          "expected %.12g",
+                          text, i, got, rate);
+        }
+        finish(&s);
+    }
+    ck_assert_int_eq(n, 8);
+    fclose(f);
+}
+END_TEST
+
+START_TEST(scaler_follows)
+{
+    FILE *f = fixture();
+    int interval, steps, skipped = 0;
+    double row[SIZE], want[SIZE + 2], scale = 65536.0;
+    ck_assert(find_section(f, "scaler") && fscanf(f, "%d %d", &interval, &steps) == 2);
+    struct train_options o = options("adamw,lr=0.01", NULL);
+    o.scaler.is_enabled = true;
+    o.scaler.interval = interval;
+    struct session s = {0};
+    start_given(&s, &o);
+    for (int i = 0; i < steps; i++) {
+        read_numbers(f, row, SIZE);
+        read_numbers(f, want, SIZE + 2);
+        step_given(&s, row);
+        check_params(&s, want, "scaler", i);
+        ck_assert_double_eq(output(&s, "scale")[0], scale);
+        bool is_skip = want[SIZE] < scale;
+        skipped += is_skip;
+        ck_assert_int_eq(output(&s, "first_nonfinite")[0] >= 0.0, is_skip);
+        scale = want[SIZE];
+        ck_assert_double_eq(leaf_data(&s, "scaler.scale")[0], scale);
+        ck_assert_double_eq(leaf_data(&s, "scaler.tracker")[0], want[SIZE + 1]);
+        ck_assert_double_eq(output(&s, "skipped")[0], skipped);
+        ck_assert_double_eq(output(&s, "accepted")[0], i + 1 - skipped);
+        ck_assert_double_eq(leaf_data(&s, "opt.step")[0], i + 1 - skipped);
+    }
+    ck_assert_int_gt(skipped, 3);
+    finish(&s);
+    fclose(f);
+}
+END_TEST
+
+static struct graph *class_graph(int rows, int classes, bool is_weighted, const struct attr *attrs)
+{
+    struct graph *g = graph_create("classes");
+    value z = graph_leaf(g, OP_param, "z", F32, (int64_t[]){rows, classes}, 2);
+    value y = graph_leaf(g, OP_input, "y", I64, (int64_t[]){rows}, 1);
+    value in[] = {z, y, {0}};
+    if (is_weighted) {
+        in[2] = graph_leaf(g, OP_input, "w", F32, (int64_t[]){classes}, 1);
+    }
+    value each = graph_add(g, OP_cross_entropy, in, is_weighted ? 3 : 2, attrs, 3);
+    value loss =
+        graph_node(g, each)->shape.rank == 0 ? each : graph_reduce(g, OP_sum, each, NULL, 0, false);
+    graph_output(g, "each", each);
+    graph_output(g, "loss", loss);
+    return g;
+}
+
+static bool is_close(double got, double want)
+{
+    return (isnan(got) && isnan(want)) || fabs(got - want) <= 1e-6 * fmax(1.0, fabs(want));
+}
+
+START_TEST(cross_entropy_follows)
+{
+    FILE *f = fixture();
+    int rows, classes, n = 0, weighted, ignore, count;
+    double z[64], w[16], y[16], smoothing, loss[16], grad[64];
+    char reduction[16];
+    ck_assert(find_section(f, "cross_entropy") && fscanf(f, "%d %d", &rows, &classes) == 2);
+    read_numbers(f, z, rows * classes);
+    read_numbers(f, w, classes);
+    for (; find_section(f, "variant"); n++) {
+        ck_assert_int_eq(
+            fscanf(f, "%d %lf %d %15s %d", &weighted, &smoothing, &ignore, reduction, &count), 5);
+        read_numbers(f, y, rows);
+        read_numbers(f, loss, count);
+        read_numbers(f, grad, rows * classes);
+        struct attr attrs[] = {attr_int("ignore_index", ignore),
+                               attr_float("label_smoothing", smoothing),
+                               attr_text("reduction", reduction)};
+        struct graph *model = class_graph(rows, classes, weighted != 0, attrs);
+        struct train_options o = options("sgd,lr=1", NULL); /* z moves by minus the gradient */
+        struct session s = {0};
+        start(&s, model, &o);
+        memcpy(leaf_data(&s, "z"), z, (size_t)(rows * classes) * sizeof *z);
+        memcpy(leaf_data(&s, "y"), y, (size_t)rows * sizeof *y);
+        if (weighted) {
+            memcpy(leaf_data(&s, "w"), w, (size_t)classes * sizeof *w);
+        }
+        take_step(&s);
+        for (int i = 0; i < count; i++) {
+            double got = output(&s, "each")[i];
+            ck_assert_msg(is_close(got, loss[i]),
+                          "variant %d (weighted %d, smoothing %g, ignore "
+                          "%d, %s): loss %g, expected %g",
+                          n, weighted, smoothing, ignore, reduction, got, loss[i]);
+        }
+        for (int i = 0; i < rows * classes; i++) {
+            double got = z[i] - leaf_data(&s, "z")[i];
+            ck_assert_msg(is_close(got, grad[i]),
+                          "variant %d (weighted %d, smoothing %g, ignore "
+                          "%d, %s): gradient %d is %g, expected %g",
+                          n, weighted, smoothing, ignore, reduction, i, got, grad[i]);
+        }
+        finish(&s);
+        graph_destroy(model);
+    }
+    ck_assert_int_eq(n, 72);
+    fclose(f);
+}
+END_TEST
+
+/* ---- what PyTorch does not do ---- */
+
+START_TEST(small_scale_overflow_is_seen)
+{
+    struct train_options o = options("adamw,lr=0.01", NULL);
+    o.scaler.is_enabled = true;
+    struct session s = {0};
+    start_given(&s, &o);
+    double before[3];
+    memcpy(before, leaf_data(&s, "p"), sizeof before);
+    leaf_data(&s, "scaler.scale")[0] = 0x1p-140;
+    step_given(&s, (double[]){1.0, 2.0, 1e30, 1.0});
+    ck_assert_double_eq(output(&s, "first_nonfinite")[0], 0.0);
+    ck_assert_double_eq(output(&s, "skipped")[0], 1.0);
+    ck_assert_mem_eq(before, leaf_data(&s, "p"), sizeof before);
+    finish(&s);
+}
+END_TEST
+
+START_TEST(nonfinite_norm_skips_without_scaler)
+{
+    struct train_options o = options("sgd,lr=1,momentum=0.9", "step,1,0.5");
+    o.max_norm = 1.0;
+    struct session s = {0};
+    start_given(&s, &o);
+    step_given(&s, (double[]){1.0, 2.0, (double)INFINITY, 1.0});
+    ck_assert_double_eq(leaf_data(&s, "p")[2], 2.0);
+    ck_assert_double_eq(leaf_data(&s, "opt.momentum.p")[0], 0.0);
+    ck_assert_double_eq(leaf_data(&s, "opt.step")[0], 0.0);
+    ck_assert_double_eq(output(&s, "skipped")[0], 1.0);
+    step_given(&s, (double[]){0.0, 0.0, 0.5, 0.0});
+    ck_assert_double_eq(output(&s, "lr")[0], 1.0); /* the schedule did not move */
+    ck_assert_double_eq(leaf_data(&s, "p")[2], 1.5);
+    finish(&s);
+}
+END_TEST
+
+/* An overflow in one micro-batch spoils its window: nothing moves, the scale falls where the window
+ * ends, the next one starts clean. */
+START_TEST(overflow_skips_the_window)
+{
+    struct train_options o = options("sgd,lr=1", NULL);
+    o.scaler.is_enabled = true;
+    o.accumulate = 2;
+    struct session s = {0};
+    start_given(&s, &o);
+    step_given(&s, (double[]){(double)INFINITY, 1.0, 1.0, 1.0});
+    ck_assert_double_eq(leaf_data(&s, "scaler.scale")[0], 65536.0);
+    ck_assert_double_eq(output(&s, "skipped")[0], 0.0);
+    step_given(&s, (double[]){1.0, 1.0, 1.0, 1.0});
+    ck_assert_double_eq(leaf_data(&s, "scaler.scale")[0], 32768.0);
+    ck_assert_double_eq(output(&s, "skipped")[0], 1.0);
+    ck_assert_double_eq(leaf_data(&s, "p")[0], 0.5);
+    step_given(&s, (double[]){0.25, 0.0, 0.0, 0.0});
+    step_given(&s, (double[]){0.25, 0.0, 0.0, 0.0});
+    ck_assert_double_eq(output(&s, "accepted")[0], 1.0);
+    ck_assert_double_eq(leaf_data(&s, "p")[0], 0.25);
+    ck_assert_double_eq(leaf_data(&s, "scaler.tracker")[0], 1.0);
+    finish(&s);
+}
+END_TEST
+
+START_TEST(nonfinite_is_skipped_when_asked)
+{
+    for (int skips = 0; skips < 2; skips++) {
+        struct train_options o = options("sgd,lr=1", NULL);
+        o.skips_nonfinite = skips != 0;
+        struct session s = {0};
+        start_given(&s, &o);
+        step_given(&s, (double[]){0.0, 0.0, 0.0, (double)NAN});
+        ck_assert_double_eq(output(&s, "first_nonfinite")[0], 1.0); /* q */
+        ck_assert_int_eq(isnan(leaf_data(&s, "q")[0]), !skips);
+        finish(&s);
+    }
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_test(t, optimizers_follow);
+    tcase_add_test(t, clipping_follows);
+    tcase_add_test(t, accumulation_follows);
+    tcase_add_test(t, schedules_follow);
+    tcase_add_test(t, scaler_follows);
+    tcase_add_test(t, cross_entropy_follows);
+    tcase_add_test(t, small_scale_overflow_is_seen);
+    tcase_add_test(t, nonfinite_norm_skips_without_scaler);
+    tcase_add_test(t, overflow_skips_the_window);
+    tcase_add_test(t, nonfinite_is_skipped_when_asked);
+}
+
+int main(void)
+{
+    return run_suite("training", fill);
+}
