@@ -345,12 +345,29 @@ static void add_updates(struct maker *m)
     }
 }
 
+/* Something a parameter reaches, as a number: its mean with a new parameter's. */
+static value trained_term(struct maker *m)
+{
+    value v = pick(m, WANT_FLOAT);
+    struct shape s = node_of(m, v)->shape;
+    if (draw_chance(m->d, 50)) {
+        s = shape_scalar();
+    }
+    value p = new_leaf(m, OP_param, F32, &s);
+    if (node_of(m, p)->op != OP_param) {
+        s = shape_scalar();
+        p = new_leaf(m, OP_param, F32, &s);
+    }
+    v = graph_op2(m->g, OP_mul, graph_cast(m->g, v, F32), p);
+    return graph_reduce(m->g, OP_mean, v, NULL, 0, false);
+}
+
 static void add_outputs(struct maker *m)
 {
     uint32_t wanted = 1 + draw_below(m->d, 5);
     char name[16];
     if (m->c->is_trained) {
-        value loss = graph_constant(m->g, 0.0, F32);
+        value loss = trained_term(m);
         uint32_t n_terms = 1 + draw_below(m->d, 3);
         for (uint32_t i = 0; i < n_terms; i++) {
             value v = pick(m, WANT_FLOAT);

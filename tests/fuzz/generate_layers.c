@@ -42,8 +42,17 @@ static void make_norm_layer(struct maker *m, enum op op)
     make(m, op, o, n, attrs, 2);
 }
 
+/* binary_cross_entropy is an error under most half policies. */
+static bool policy_bans(const struct maker *m)
+{
+    return strcmp(m->c->policy, "none") != 0 && strcmp(m->c->policy, "fp32") != 0;
+}
+
 static void make_loss(struct maker *m, enum op op)
 {
+    if (op == OP_binary_cross_entropy && policy_bans(m)) {
+        op = OP_l1_loss;
+    }
     value o[3] = {pick(m, WANT_FLOAT), {0}, {0}};
     o[1] = partner(m, o[0], WANT_FLOAT);
     uint32_t n = 2;
