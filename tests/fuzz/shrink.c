@@ -93,7 +93,8 @@ static bool try_change(struct shrinker *s, const struct change *x)
 {
     struct fuzz_case c = *s->c;
     c.graph = changed(s->c->graph, x);
-    if (now() > s->until || c.graph->error.code != ATOLL_OK || !still_fails(s, &c)) {
+    if (now() > s->until || c.graph->n_outputs + c.graph->n_updates == 0 ||
+        c.graph->error.code != ATOLL_OK || !still_fails(s, &c)) {
         graph_destroy(c.graph);
         return false;
     }
