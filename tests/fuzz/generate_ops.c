@@ -16,6 +16,9 @@ void make_elementwise(struct maker *m, enum op op)
         return;
     }
     if (op == OP_scale_loss || op == OP_unscale) {
+        if (m->c->is_trained) { /* no gradient */
+            return;
+        }
         struct shape s = shape_scalar();
         value scale = new_leaf(m, OP_state, F32, &s);
         o[0] = graph_op2(m->g, OP_scale_loss, pick(m, WANT_FLOAT), scale);
