@@ -266,7 +266,9 @@ static void make_leaf(struct maker *m)
 static void make_node(struct maker *m)
 {
     uint32_t r = draw_below(m->d, 100);
-    if (r < 44) {
+    if (draw_chance(m->d, 14)) {
+        make_pattern(m);
+    } else if (r < 44) {
         make_elementwise(m, any_of_kind(m, ELEMENTWISE));
     } else if (r < 57) {
         make_reduction(m, any_of_kind(m, REDUCTION));

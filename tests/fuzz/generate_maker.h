@@ -44,5 +44,7 @@ void make_index(struct maker *m, enum op op);
 void make_random(struct maker *m, enum op op);
 void make_composite(struct maker *m, enum op op);
 void make_training(struct maker *m, enum op op);
+/* Several nodes in a shape that fusion cares about. */
+void make_pattern(struct maker *m);
 
 #endif
