@@ -90,6 +90,7 @@ static void emit_index(struct text *t, const struct kernel *k, const struct inde
 
 static void emit_literal(struct text *t, double v, enum dtype compute)
 {
+    v = compute == F32 ? (double)(float)v : v; /* 1e40 is infinite there */
     if (compute == I64) {
         int64_t i;
         dtype_store(I64, &i, v);
@@ -99,7 +100,7 @@ static void emit_literal(struct text *t, double v, enum dtype compute)
     } else if (isinf(v)) {
         text_add(t, "(%sA_INF_%s)", v < 0 ? "-" : "", compute == F32 ? "F32" : "F64");
     } else {
-        text_add(t, compute == F32 ? "(%af)" : "(%a)", compute == F32 ? (double)(float)v : v);
+        text_add(t, compute == F32 ? "(%af)" : "(%a)", v);
     }
 }
 

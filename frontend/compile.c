@@ -55,6 +55,9 @@ static status run_passes(const struct graph *model, const struct compile_options
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
+        if (s->pass == decompose_pass) {
+            out->step = now_graph;
+        }
         struct graph *next = graph_like(in);
         status code = s->pass(in, next, &options, &out->notes);
         if (now_graph != out->step) {
@@ -67,10 +70,6 @@ static status run_passes(const struct graph *model, const struct compile_options
             return code;
         }
         dump_graph(o, s->name, next);
-        if (s->pass == train_step_pass ||
-            (i + 1 < ARRAY_LEN(PIPELINE) && PIPELINE[i + 1].pass == decompose_pass)) {
-            out->step = next;
-        }
     }
     out->primitive = now_graph;
     return ATOLL_OK;
