@@ -248,13 +248,13 @@ void emit_inst(struct text *t, const struct kernel *k, uint32_t i, const char *i
 
 void emit_store(struct text *t, const struct kernel *k, const struct store *s, const char *indent)
 {
-    const struct inst *inst = &k->insts[s->inst];
+    enum dtype dtype = k->args[s->arg].dtype; /* the instruction's own, or what it rounds to here */
     text_add(t, "%sp%u[", indent, s->arg);
     emit_index(t, k, &s->map);
-    if (dtype_is_low(inst->dtype)) {
-        text_add(t, "] = to_%s(v%u);\n", low_name(inst->dtype), s->inst);
+    if (dtype_is_low(dtype)) {
+        text_add(t, "] = to_%s(v%u);\n", low_name(dtype), s->inst);
     } else {
-        text_add(t, "] = (%s)v%u;\n", emit_storage(inst->dtype), s->inst);
+        text_add(t, "] = (%s)v%u;\n", emit_storage(dtype), s->inst);
     }
 }
 

@@ -284,6 +284,19 @@ static void choose_inner(struct kernel *k)
     k->is_flat = k->kind == GROUP_ROW && k->rank == 1 && k->n_axes == 1;
 }
 
+/* Drops the roundings between the operations of a kernel. */
+static void relax(struct kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        struct inst *inst = &k->insts[i];
+        bool is_half = inst->dtype == F16 || inst->dtype == BF16;
+        if (is_half && inst->compute == F32 &&
+            (inst->kind == INST_OP || inst->kind == INST_REDUCE)) {
+            inst->dtype = F32;
+        }
+    }
+}
+
 static const char *describe(const struct lowering *l)
 {
     struct text t = {.arena = l->arena};
@@ -302,7 +315,7 @@ static const char *describe(const struct lowering *l)
 }
 
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
-                    struct arena *arena, struct kernel *out, struct error *e)
+                    bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e)
 {
     struct arena scratch = {0};
     struct lowering l = {.g = g,
@@ -323,6 +336,9 @@ status kernel_lower(const struct graph *g, const struct partition *p, uint32_t g
     }
     if (code == ATOLL_OK) {
         add_stores(&l);
+        if (is_relaxed) {
+            relax(out);
+        }
         out->comment = describe(&l);
         collapse(out);
         choose_inner(out);

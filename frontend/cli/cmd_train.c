@@ -22,6 +22,7 @@ static const struct option options[] = {
     {"batch", "N", "rows a step (default 64); the last batch of an epoch may be smaller"},
     {"epochs", "N", "passes over the data (default 10)"},
     {"steps", "N", "stop after so many steps"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
     {"holdout", "SHARE", "share of rows, the last ones, kept for the test (default 0.2)"},
