@@ -195,8 +195,10 @@ static value broadcast_leaf(struct maker *m, value a, unsigned want)
 {
     struct shape s = node_of(m, a)->shape;
     uint32_t drop = draw_chance(m->d, 50) ? draw_below(m->d, s.rank + 1) : 0;
-    memmove(&s.dims[0], &s.dims[drop], sizeof s.dims[0] * (s.rank - drop));
     s.rank -= drop;
+    for (uint32_t i = 0; i < s.rank && drop < MAX_RANK - i; i++) {
+        s.dims[i] = s.dims[i + drop];
+    }
     for (uint32_t i = 0; i < s.rank; i++) {
         if (draw_chance(m->d, 25)) {
             s.dims[i] = dim_of(1);
