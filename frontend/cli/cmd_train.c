@@ -64,7 +64,18 @@ static status open_model(struct training *t, const char *path, const struct argu
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
     t->job.compile.is_eager = argument_flag(a, "eager");
-    TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
+    if (runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
+        if (e->code != ATOLL_COMPILER) {
+            return e->code;
+        }
+        fprintf(stderr,
+                "atoll train: %s\natoll train: running eagerly instead, with the same bits\n",
+                e->text);
+        *e = (struct error){0};
+        runner_free(&t->runner);
+        t->job.compile.is_eager = true;
+        TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
+    }
     struct compile_options forward = t->job.compile;
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
