@@ -135,6 +135,10 @@ static status member_inst(struct lowering *l, value v)
     enum op_kind kind = op_info[n->op].kind;
     struct inst inst = {.kind = INST_OP, .op = n->op, .dtype = n->dtype, .name = n->name};
     uint32_t at;
+    if (kind == VIEW && is_member(l, n->operands[0])) { /* a row value spread over its row */
+        l->inst_of[v.id] = l->inst_of[n->operands[0].id];
+        return ATOLL_OK;
+    }
     if (kind == VIEW || node_is_inline(n)) { /* somebody needs it dense: load, then store */
         TRY(read_value(l, v, true, &at));
         l->inst_of[v.id] = at + 1;
