@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "runtime/checkpoint.h"
 
 static const struct option options[] = {
     {"data", "FILE",
@@ -193,27 +192,6 @@ static void report(struct training *t, bool is_json)
            skipped);
 }
 
-/* Resuming takes up the data where the checkpoint left it, so that the bits are those of never
- * having stopped. */
-static status resume(struct training *t, const char *path, struct error *e)
-{
-    struct dataset d;
-    TRY(runner_load(&t->runner, path, e));
-    TRY(checkpoint_read(path, &d, e));
-    const char *steps = dataset_metadata(&d, "steps");
-    t->first_step = steps != NULL ? strtoll(steps, NULL, 10) : 0;
-    dataset_close(&d);
-    return ATOLL_OK;
-}
-
-static status save(struct training *t, const char *path, struct error *e)
-{
-    char steps[32];
-    snprintf(steps, sizeof steps, "%lld", (long long)t->steps);
-    return runner_save(&t->runner, path,
-                       (const char *const[]){"format", "atoll checkpoint 1", "steps", steps}, 2, e);
-}
-
 static status run_training(struct training *t, const struct arguments *a, struct context *c,
                            struct error *e)
 {
@@ -231,7 +209,9 @@ static status run_training(struct training *t, const struct arguments *a, struct
     TRY(open_model(t, a->positional[0], a, c, e));
     TRY(check_labels(t, e));
     if (argument(a, "resume", NULL) != NULL) {
-        TRY(resume(t, argument(a, "resume", ""), e));
+        /* the data is taken up where the checkpoint left it: the bits are those of never having
+         * stopped */
+        TRY(runner_load(&t->runner, argument(a, "resume", ""), &t->first_step, e));
     }
     for (int64_t epoch = 0; epoch < t->epochs && t->steps < t->max_steps; epoch++) {
         TRY(one_epoch(t, epoch, &p, e));
@@ -240,7 +220,7 @@ static status run_training(struct training *t, const struct arguments *a, struct
         fputc('\n', stderr);
     }
     if (argument(a, "save", NULL) != NULL) {
-        TRY(save(t, argument(a, "save", ""), e));
+        TRY(runner_save(&t->runner, argument(a, "save", ""), t->steps, e));
     }
     report(t, argument_flag(a, "json"));
     return ATOLL_OK;
