@@ -16,6 +16,22 @@ A_FN float m_abs(float x)
     return a_float(a_bits(x) & 0x7fffffffu);
 }
 
+/* The smaller and the larger; NaN when either is; b for zeros of both signs. Two selects, one after
+ * the other: nested or joined by || they become branches, which gcc does not vectorise. */
+#define A_DEFINE_EXTREMES(type, suffix)                                                            \
+    A_FN type m_minimum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a < b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }                                                                                              \
+    A_FN type m_maximum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a > b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }
+A_DEFINE_EXTREMES(float, )
+A_DEFINE_EXTREMES(double, _f64)
+
 /* |x| with the sign of s. */
 A_FN float a_with_sign(float x, float s)
 {
