@@ -17,9 +17,15 @@ extern char **environ;
 
 /* -fno-trapping-math and -fno-math-errno change no value; they let comparisons and square roots
  * vectorise. */
-static const char *const flags[] = {
-    "-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno",     "-fno-trapping-math", "-fopenmp",
-    "-fPIC",    "-w",  "-fno-ident",        "-fno-stack-protector"};
+static const char *const flags[] = {"-std=c17",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fopenmp",
+                                    "-fPIC",
+                                    "-w",
+                                    "-fno-ident",
+                                    "-fno-stack-protector"};
 enum { MAX_UNITS = 16 };
 
 const char *cc_flags(void)
@@ -105,7 +111,7 @@ static status write_file(const char *path, const char *data, size_t size, struct
 }
 
 struct build {
-    const char *compiler, *march;
+    const char *compiler, *march, *optimise;
     char directory[256], log[300];
     char sources[MAX_UNITS][300], objects[MAX_UNITS][300], library[300];
 };
@@ -123,6 +129,7 @@ static status compile_units(struct build *b, const char *const *units, const siz
         for (uint32_t k = 0; k < ARRAY_LEN(flags); k++) {
             args[at++] = flags[k];
         }
+        args[at++] = b->optimise;
         args[at++] = b->march;
         args[at++] = "-c";
         args[at++] = b->sources[i];
@@ -171,6 +178,7 @@ status cc_compile(const struct cc_options *o, const char *const *units, const si
     snprintf(march, sizeof march, "-march=%s", o != NULL && o->march != NULL ? o->march : "native");
     b->compiler = o != NULL && o->compiler != NULL ? o->compiler : "cc";
     b->march = march;
+    b->optimise = o != NULL && o->optimise != NULL ? o->optimise : "-O3";
     snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX",
              o != NULL && o->temporary != NULL ? o->temporary : "/tmp");
     status code = n <= MAX_UNITS ? ATOLL_OK : fail(e, ATOLL_INTERNAL, "over %d units", MAX_UNITS);

@@ -60,27 +60,47 @@ static bool is_member(const struct lowering *l, value v)
     return l->p->group_of[v.id] == l->group_id;
 }
 
-static uint32_t inline_inst(struct lowering *l, value v)
+/* What reads v by its access: a load, or the inline number under the views. */
+static struct inst read_inst(struct lowering *l, value v, const struct access *a)
 {
-    const struct node *n = graph_node(l->g, v);
+    const struct node *n = graph_node(l->g, v), *base = graph_node(l->g, a->base);
     struct inst inst = {.dtype = n->dtype, .compute = dtype_compute(n->dtype), .name = n->name};
-    if (n->op == OP_constant) {
+    if (!node_is_inline(base) || l->p->is_stored[a->base.id]) {
+        inst.kind = INST_LOAD;
+        inst.arg = arg_for(l, a->base, false);
+        inst.map = spread(l, &n->shape, a);
+    } else if (base->op == OP_constant) {
         inst.kind = INST_NUMBER;
-        inst.number = node_float(n, "value");
-        inst.is_weak = node_bool(n, "weak");
-    } else if (n->op == OP_size) {
+        inst.number = node_float(base, "value");
+        inst.is_weak = a->base.id == v.id && node_bool(base, "weak");
+    } else if (base->op == OP_size) {
         inst.kind = INST_SIZE;
         inst.size = dim_of(1);
-        const struct attr *of = node_attr_named(n, "of");
+        const struct attr *of = node_attr_named(base, "of");
         (void)shape_count(&of->dims, &inst.size);
     } else {
-        int64_t axis = node_int(n, "axis");
-        struct access a = {.offset = dim_of(0)};
-        a.stride[axis < 0 ? axis + n->shape.rank : axis] = dim_of(1);
         inst.kind = INST_INDEX;
-        inst.map = spread(l, &n->shape, &a);
+        inst.map = spread(l, &n->shape, a);
     }
-    return add_inst(l, &inst);
+    return inst;
+}
+
+/* v seen through its views, its own memory left aside when `past` is set. */
+static status read_value(struct lowering *l, value v, bool past, uint32_t *out)
+{
+    bool *is_stored = &l->p->is_stored[v.id], was = *is_stored;
+    struct access a;
+    *is_stored = was && !past;
+    bool is_affine = access_of(l->g, l->p->is_stored, v, &a);
+    if (is_affine) {
+        struct inst inst = read_inst(l, v, &a);
+        *out = add_inst(l, &inst);
+    }
+    *is_stored = was;
+    return is_affine ? ATOLL_OK
+                     : fail(l->e, ATOLL_INTERNAL,
+                            "lower: node %u (%s) is read through a view that is not affine", v.id,
+                            op_info[graph_node(l->g, v)->op].name);
 }
 
 /* The instruction that gives operand v inside the kernel, adding a load when it comes from memory.
@@ -97,29 +117,7 @@ static status operand_inst(struct lowering *l, value v, uint32_t *out)
         *out = l->inst_of[under.id] - 1; /* a row value spread over its row */
         return ATOLL_OK;
     }
-    if (node_is_inline(n) && !l->p->is_stored[v.id]) {
-        *out = inline_inst(l, v);
-    } else {
-        struct access a;
-        if (n->op == OP_expand && !l->p->is_stored[v.id] &&
-            node_is_inline(graph_node(l->g, under)) && !l->p->is_stored[under.id]) {
-            TRY(operand_inst(l, under, out));
-            l->inst_of[v.id] = *out + 1;
-            return ATOLL_OK;
-        }
-        if (!access_of(l->g, l->p->is_stored, v, &a)) {
-            return fail(l->e, ATOLL_INTERNAL,
-                        "lower: node %u (%s) is read through a view that is not affine", v.id,
-                        op_info[n->op].name);
-        }
-        struct inst load = {.kind = INST_LOAD,
-                            .dtype = n->dtype,
-                            .compute = dtype_compute(n->dtype),
-                            .arg = arg_for(l, a.base, false),
-                            .map = spread(l, &n->shape, &a),
-                            .name = n->name};
-        *out = add_inst(l, &load);
-    }
+    TRY(read_value(l, v, false, out));
     l->inst_of[v.id] = *out + 1;
     return ATOLL_OK;
 }
@@ -137,49 +135,30 @@ static status member_inst(struct lowering *l, value v)
     enum op_kind kind = op_info[n->op].kind;
     struct inst inst = {.kind = INST_OP, .op = n->op, .dtype = n->dtype, .name = n->name};
     uint32_t at;
-    if (node_is_inline(n)) {
-        l->inst_of[v.id] = inline_inst(l, v) + 1;
+    if (kind == VIEW && is_member(l, n->operands[0])) { /* a row value spread over its row */
+        l->inst_of[v.id] = l->inst_of[n->operands[0].id];
         return ATOLL_OK;
     }
-    if (kind == VIEW) { /* a view somebody needs as a dense tensor: load, then store */
-        struct access a;
-        bool *is_stored = l->p->is_stored;
-        is_stored[v.id] = false;
-        bool is_affine = access_of(l->g, is_stored, v, &a);
-        is_stored[v.id] = true;
-        const struct node *from = graph_node(l->g, n->operands[0]);
-        if (!is_affine && n->op == OP_expand && node_is_inline(from)) {
-            TRY(operand_inst(l, n->operands[0], &at));
-            l->inst_of[v.id] = at + 1;
-            return ATOLL_OK;
-        }
-        if (!is_affine) {
-            return fail(l->e, ATOLL_INTERNAL, "lower: view %u (%s) is not affine", v.id,
-                        op_info[n->op].name);
-        }
-        inst = (struct inst){.kind = INST_LOAD,
-                             .dtype = n->dtype,
-                             .compute = dtype_compute(n->dtype),
-                             .name = n->name};
-        inst.arg = arg_for(l, a.base, false);
-        inst.map = spread(l, &n->shape, &a);
-    } else {
-        inst.compute = node_compute(l->g, n);
-        inst.n_operands = n->n_operands;
-        inst.saturate = n->op == OP_cast && node_bool(n, "saturate");
-        for (uint32_t i = 0; i < n->n_operands; i++) {
-            TRY(operand_inst(l, n->operands[i], &inst.operands[i]));
-        }
-        if (kind == REDUCTION) {
-            inst.kind = INST_REDUCE;
-        } else if (kind == RANDOM) {
-            struct inst index = {.kind = INST_INDEX, .dtype = I64, .compute = I64};
-            dense_map(l, &n->shape, &index.map);
-            inst.kind = INST_RANDOM;
-            inst.stream = node_int(n, "stream");
-            inst.operands[1] = add_inst(l, &index);
-            inst.n_operands = 2;
-        }
+    if (kind == VIEW || node_is_inline(n)) { /* somebody needs it dense: load, then store */
+        TRY(read_value(l, v, true, &at));
+        l->inst_of[v.id] = at + 1;
+        return ATOLL_OK;
+    }
+    inst.compute = node_compute(l->g, n);
+    inst.n_operands = n->n_operands;
+    inst.saturate = n->op == OP_cast && node_bool(n, "saturate");
+    for (uint32_t i = 0; i < n->n_operands; i++) {
+        TRY(operand_inst(l, n->operands[i], &inst.operands[i]));
+    }
+    if (kind == REDUCTION) {
+        inst.kind = INST_REDUCE;
+    } else if (kind == RANDOM) {
+        struct inst index = {.kind = INST_INDEX, .dtype = I64, .compute = I64};
+        dense_map(l, &n->shape, &index.map);
+        inst.kind = INST_RANDOM;
+        inst.stream = node_int(n, "stream");
+        inst.operands[1] = add_inst(l, &index);
+        inst.n_operands = 2;
     }
     l->inst_of[v.id] = add_inst(l, &inst) + 1;
     return ATOLL_OK;
@@ -309,6 +288,19 @@ static void choose_inner(struct kernel *k)
     k->is_flat = k->kind == GROUP_ROW && k->rank == 1 && k->n_axes == 1;
 }
 
+/* Drops the roundings between the operations of a kernel. */
+static void relax(struct kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        struct inst *inst = &k->insts[i];
+        bool is_half = inst->dtype == F16 || inst->dtype == BF16;
+        if (is_half && inst->compute == F32 &&
+            (inst->kind == INST_OP || inst->kind == INST_REDUCE)) {
+            inst->dtype = F32;
+        }
+    }
+}
+
 static const char *describe(const struct lowering *l)
 {
     struct text t = {.arena = l->arena};
@@ -327,7 +319,7 @@ static const char *describe(const struct lowering *l)
 }
 
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
-                    struct arena *arena, struct kernel *out, struct error *e)
+                    bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e)
 {
     struct arena scratch = {0};
     struct lowering l = {.g = g,
@@ -348,6 +340,9 @@ status kernel_lower(const struct graph *g, const struct partition *p, uint32_t g
     }
     if (code == ATOLL_OK) {
         add_stores(&l);
+        if (is_relaxed) {
+            relax(out);
+        }
         out->comment = describe(&l);
         collapse(out);
         choose_inner(out);

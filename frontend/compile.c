@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "ir/print.h"
+#include "ir/verify.h"
 #include "runtime/cache.h"
 
 static double now(void)
@@ -45,7 +46,8 @@ static void dump_graph(const struct compile_options *o, const char *name, const 
 static status run_passes(const struct graph *model, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    struct pass_options options = {.policy = o->policy, .train = o->train};
+    struct pass_options options = {
+        .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
     struct graph *now_graph = NULL;
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
@@ -55,6 +57,9 @@ static status run_passes(const struct graph *model, const struct compile_options
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
+        if (s->pass == decompose_pass) {
+            out->step = now_graph;
+        }
         struct graph *next = graph_like(in);
         status code = s->pass(in, next, &options, &out->notes);
         if (now_graph != out->step) {
@@ -67,9 +72,10 @@ static status run_passes(const struct graph *model, const struct compile_options
             return code;
         }
         dump_graph(o, s->name, next);
-        if (s->pass == train_step_pass ||
-            (i + 1 < ARRAY_LEN(PIPELINE) && PIPELINE[i + 1].pass == decompose_pass)) {
-            out->step = next;
+        if (graph_verify(next, e) !=
+            ATOLL_OK) { /* a pass of ours left a graph that breaks a rule, or the model does */
+            out->primitive = next;
+            return e != NULL ? e->code : ATOLL_VERIFY;
         }
     }
     out->primitive = now_graph;
@@ -100,7 +106,8 @@ static const char *symbol_for(struct compiled *c, const struct kernel *k, uint32
     return arena_text(&c->arena, "k%u_%s", n, ops);
 }
 
-static status lower_groups(struct compiled *c, struct unique *unique, struct error *e)
+static status lower_groups(struct compiled *c, struct unique *unique, bool is_relaxed,
+                           struct error *e)
 {
     for (uint32_t i = 0; i < c->partition.n_groups; i++) {
         enum group_kind kind = c->partition.groups[i].kind;
@@ -108,7 +115,7 @@ static status lower_groups(struct compiled *c, struct unique *unique, struct err
             continue;
         }
         struct kernel *k = &c->kernels[i];
-        TRY(kernel_lower(c->primitive, &c->partition, i, &c->arena, k, e));
+        TRY(kernel_lower(c->primitive, &c->partition, i, is_relaxed, &c->arena, k, e));
         struct text t = {.arena = &c->arena};
         const char *comment = k->comment;
         k->comment = "";
@@ -174,7 +181,7 @@ static status build_program(struct compiled *out, const struct compile_options *
     out->symbols = ARENA_ARRAY(&out->arena, const char *, n + 1);
     out->source.arena = &out->arena;
     struct unique *unique = ARENA_ARRAY(&out->arena, struct unique, n + 1);
-    TRY(lower_groups(out, unique, e));
+    TRY(lower_groups(out, unique, o->is_relaxed, e));
     out->seconds_passes += now() - start;
     start = now();
     TRY(build_library(out, o, unique, e));

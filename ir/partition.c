@@ -114,6 +114,14 @@ bool access_of(const struct graph *g, const bool *is_stored, value v, struct acc
         *out = (struct access){.base = v, .offset = dim_of(0)};
         return shape_strides(&n->shape, out->stride);
     }
+    if (node_is_inline(n)) {
+        *out = (struct access){.base = v, .offset = dim_of(0)};
+        if (n->op == OP_iota) {
+            int64_t axis = node_int(n, "axis");
+            out->stride[axis < 0 ? axis + n->shape.rank : axis] = dim_of(1);
+        }
+        return true;
+    }
     if (op_info[n->op].kind != VIEW || !access_of(g, is_stored, n->operands[0], out)) {
         return false;
     }

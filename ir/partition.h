@@ -53,7 +53,8 @@ struct access {
     struct dim stride[MAX_RANK];
 };
 /* Follows transpose, expand, slice and size-1 reshapes down to the value that lies in memory
- * (is_stored). false when v cannot be read so. */
+ * (is_stored), or to an inline node: then offset and strides give the number that iota has there.
+ * false when v cannot be read so. */
 bool access_of(const struct graph *g, const bool *is_stored, value v, struct access *out);
 /* Whether a reshape only adds or drops axes of size 1. */
 bool reshape_is_affine(const struct shape *from, const struct shape *to);

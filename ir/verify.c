@@ -254,7 +254,8 @@ static status check_updates(struct checker *c)
 static status check_island(struct checker *c, uint32_t id)
 {
     const struct node *n = &c->g->nodes[id];
-    if (n->island == 0 || !dtype_is_low(n->dtype) || n->op == OP_cast) {
+    bool is_boundary = n->op == OP_cast || n->op == OP_constant; /* or a cast of a number, folded */
+    if (n->island == 0 || !dtype_is_low(n->dtype) || is_boundary) {
         return ATOLL_OK;
     }
     return broken(

@@ -16,6 +16,22 @@ A_FN float m_abs(float x)
     return a_float(a_bits(x) & 0x7fffffffu);
 }
 
+/* The smaller and the larger; NaN when either is; b for zeros of both signs. Two selects, one after
+ * the other: nested or joined by || they become branches, which gcc does not vectorise. */
+#define A_DEFINE_EXTREMES(type, suffix)                                                            \
+    A_FN type m_minimum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a < b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }                                                                                              \
+    A_FN type m_maximum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a > b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }
+A_DEFINE_EXTREMES(float, )
+A_DEFINE_EXTREMES(double, _f64)
+
 /* |x| with the sign of s. */
 A_FN float a_with_sign(float x, float s)
 {
@@ -104,13 +120,7 @@ A_FN float m_sigmoid(float x)
 {
     float e = m_exp(-m_abs(x));
     float d = 1.0f + e;
-    float low = e - (d - 1.0f);
-    float y = A_FMA(-0.470588235f, d, 1.45294118f); /* 1/d on [1, 2] to 1/17 */
-    float r = A_FMA(-d, y, 1.0f);
-    y = A_FMA(A_FMA(r, r, r), y, y);
-    r = A_FMA(-low, y, A_FMA(-d, y, 1.0f));
-    y = A_FMA(A_FMA(r, r, r), y, y);
-    return a_bits(x) >> 31 != 0u ? e * y : y;
+    return a_quotient(a_bits(x) >> 31 != 0u ? e : 1.0f, d, e - (d - 1.0f));
 }
 
 /* log(1 + f) for f in [-1/3, 1/3], plus k ln 2. */

@@ -16,6 +16,7 @@ static const struct option options[] = {
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
     {"scaler", "MODE", "auto, on, off"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",

@@ -1,0 +1,26 @@
+/* One case held against the promise: fused and eager give the same bits. */
+#ifndef ATOLL_TESTS_FUZZ_CHECK_CASE_H
+#define ATOLL_TESTS_FUZZ_CHECK_CASE_H
+
+#include "generate.h"
+
+struct check_options {
+    int threads[8]; /* OpenMP threads, one full comparison each */
+    uint32_t n_threads;
+    bool is_unfused;
+    int optimise; /* level of the C compiler: 0 to 3 */
+};
+
+enum verdict_kind { VERDICT_SAME, VERDICT_REFUSED, VERDICT_DIFFERENT };
+struct verdict {
+    enum verdict_kind kind;
+    char text[1200]; /* what was refused or differs */
+    uint64_t n_values;
+    uint32_t n_kernels;
+    double seconds_compiler;
+    uint8_t is_covered[256]; /* by op: ran in the primitive graph or stands in the model */
+};
+
+void check_case(const struct fuzz_case *c, const struct check_options *o, struct verdict *v);
+
+#endif
