@@ -27,9 +27,15 @@ env -i PATH= "$bin/step_plan" "$work/step.plan" "$work/digits_x.npy" "$work/digi
 "$bin/atoll" train "$work/step.plan" "${data[@]}" --no-shuffle --holdout 0 --batch 64 --epochs 20 --steps 200 \
     --quiet --save "$work/cli.safetensors"
 "$bin/atoll" inspect "$work/step.plan" >/dev/null
-if cmp "$work/c.safetensors" "$work/cli.safetensors"; then
-    echo "the two checkpoints: same bits"
+tensors() { # a safetensors file without its header: atoll train notes its step count there, the C API does not
+    local length
+    length=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    tail -c "+$((length + 9))" "$1"
+}
+if [ "$(tensors "$work/c.safetensors" | wc -c)" -gt 0 ] &&
+    cmp <(tensors "$work/c.safetensors") <(tensors "$work/cli.safetensors"); then
+    echo "parameters, optimizer state and counters of the two checkpoints: same bits"
 else
-    echo "the two checkpoints differ" >&2
+    echo "scripts/demo: the two checkpoints differ" >&2
     exit 1
 fi
