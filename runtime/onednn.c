@@ -12,6 +12,9 @@
 /* Above this k, oneDNN may share the sum over k among threads, so its bits would depend on their
  * number; such a product is planned for one thread. Up to it, a sum stays on one thread. */
 enum { LONGEST_SHARED_K = 1024 };
+/* Below so many multiply-adds a second thread costs more than it brings, most of all when the cores
+ * are busy and the team spins: a step of small layers then never leaves its thread. */
+enum { LEAST_SHARED_WORK = 4 << 20 };
 enum { MAX_PREPARED = 256, N_BUCKETS = 512, A = 0, B, BIAS, OUT, N_MEMORIES };
 
 struct key {
@@ -248,6 +251,15 @@ static uint32_t place(struct onednn *o)
     return oldest;
 }
 
+static bool runs_alone(const struct contraction *c)
+{
+    double work = (double)c->m * (double)c->n * (double)c->k;
+    for (uint32_t i = 0; i < c->n_batch; i++) {
+        work *= (double)c->batch[i];
+    }
+    return c->k > LONGEST_SHARED_K || work < LEAST_SHARED_WORK;
+}
+
 static void fill_key(struct key *key, const struct contraction *c)
 {
     memset(key, 0, sizeof *key);
@@ -265,7 +277,7 @@ static void fill_key(struct key *key, const struct contraction *c)
     key->c.m = c->m;
     key->c.n = c->n;
     key->c.k = c->k;
-    key->threads = c->k > LONGEST_SHARED_K ? 1 : omp_get_max_threads();
+    key->threads = runs_alone(c) ? 1 : omp_get_max_threads();
 }
 
 static status find(struct onednn *o, const struct contraction *c, struct prepared **out,
@@ -337,7 +349,7 @@ static status run_planned(struct onednn *o, const struct contraction *c, const v
 status onednn_run(struct onednn *o, const struct contraction *c, const void *a, const void *b,
                   const void *bias, void *out, struct error *e)
 {
-    if (c->k <= LONGEST_SHARED_K) {
+    if (!runs_alone(c)) {
         return run_planned(o, c, a, b, bias, out, e);
     }
     int threads = omp_get_max_threads();
