@@ -17,9 +17,15 @@ extern char **environ;
 
 /* -fno-trapping-math and -fno-math-errno change no value; they let comparisons and square roots
  * vectorise. */
-static const char *const flags[] = {
-    "-std=c17", "-ffp-contract=off", "-fno-math-errno",     "-fno-trapping-math", "-fopenmp",
-    "-fPIC",    "-w",  "-fno-ident",        "-fno-stack-protector"};
+static const char *const flags[] = {"-std=c17",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fopenmp",
+                                    "-fPIC",
+                                    "-w",
+                                    "-fno-ident",
+                                    "-fno-stack-protector"};
 enum { MAX_UNITS = 16 };
 
 const char *cc_flags(void)

@@ -248,13 +248,13 @@ void emit_inst(struct text *t, const struct kernel *k, uint32_t i, const char *i
 
 void emit_store(struct text *t, const struct kernel *k, const struct store *s, const char *indent)
 {
-    const struct inst *inst = &k->insts[s->inst];
+    enum dtype dtype = k->args[s->arg].dtype; /* the instruction's own, or what it rounds to here */
     text_add(t, "%sp%u[", indent, s->arg);
     emit_index(t, k, &s->map);
-    if (dtype_is_low(inst->dtype)) {
-        text_add(t, "] = to_%s(v%u);\n", low_name(inst->dtype), s->inst);
+    if (dtype_is_low(dtype)) {
+        text_add(t, "] = to_%s(v%u);\n", low_name(dtype), s->inst);
     } else {
-        text_add(t, "] = (%s)v%u;\n", emit_storage(inst->dtype), s->inst);
+        text_add(t, "] = (%s)v%u;\n", emit_storage(dtype), s->inst);
     }
 }
 
@@ -276,8 +276,12 @@ static void emit_helper(struct text *t, enum op op, enum dtype compute)
     const char *type = emit_type(compute);
     text_add(t, "static inline %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type,
              row->name, emit_suffix(compute), op == OP_where ? "int32_t" : type);
-    text_add(t, n > 1 ? ", %s b" : "", type);
-    text_add(t, n > 2 ? ", %s c" : "", type);
+    if (n > 1) {
+        text_add(t, ", %s b", type);
+    }
+    if (n > 2) {
+        text_add(t, ", %s c", type);
+    }
     text_add(t, ") { return %s; }\n", row->meaning);
 }
 

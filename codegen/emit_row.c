@@ -29,6 +29,8 @@ static int op_cost(const struct inst *inst)
     case OP_sigmoid:
     case OP_sin:
     case OP_cos:
+    case OP_atan:
+    case OP_atan2:
     case OP_pow:
         return 12;
     case OP_div:

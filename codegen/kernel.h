@@ -71,9 +71,11 @@ struct kernel {
  * the flat length. */
 typedef void kernel_fn(void *const *p, const int64_t *d, int64_t n);
 
-/* Group to kernel; everything is allocated in arena. Kinds ROW and COLUMN only. */
+/* Group to kernel; everything is allocated in arena. Kinds ROW and COLUMN only. is_relaxed: f16 and
+ * bf16 results stay in f32 inside the kernel and round when stored (a cast to f8 always rounds: it
+ * is a quantisation). */
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
-                    struct arena *arena, struct kernel *out, struct error *e);
+                    bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e);
 
 /* C source of a kernel function called `name`; prologue: what stands once before all kernels of a
  * unit (needs: ops used so far are emitted by emit_helpers from the same kernels). */

@@ -135,6 +135,10 @@ static status member_inst(struct lowering *l, value v)
     enum op_kind kind = op_info[n->op].kind;
     struct inst inst = {.kind = INST_OP, .op = n->op, .dtype = n->dtype, .name = n->name};
     uint32_t at;
+    if (kind == VIEW && is_member(l, n->operands[0])) { /* a row value spread over its row */
+        l->inst_of[v.id] = l->inst_of[n->operands[0].id];
+        return ATOLL_OK;
+    }
     if (kind == VIEW || node_is_inline(n)) { /* somebody needs it dense: load, then store */
         TRY(read_value(l, v, true, &at));
         l->inst_of[v.id] = at + 1;
@@ -284,6 +288,19 @@ static void choose_inner(struct kernel *k)
     k->is_flat = k->kind == GROUP_ROW && k->rank == 1 && k->n_axes == 1;
 }
 
+/* Drops the roundings between the operations of a kernel. */
+static void relax(struct kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        struct inst *inst = &k->insts[i];
+        bool is_half = inst->dtype == F16 || inst->dtype == BF16;
+        if (is_half && inst->compute == F32 &&
+            (inst->kind == INST_OP || inst->kind == INST_REDUCE)) {
+            inst->dtype = F32;
+        }
+    }
+}
+
 static const char *describe(const struct lowering *l)
 {
     struct text t = {.arena = l->arena};
@@ -302,7 +319,7 @@ static const char *describe(const struct lowering *l)
 }
 
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
-                    struct arena *arena, struct kernel *out, struct error *e)
+                    bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e)
 {
     struct arena scratch = {0};
     struct lowering l = {.g = g,
@@ -323,6 +340,9 @@ status kernel_lower(const struct graph *g, const struct partition *p, uint32_t g
     }
     if (code == ATOLL_OK) {
         add_stores(&l);
+        if (is_relaxed) {
+            relax(out);
+        }
         out->comment = describe(&l);
         collapse(out);
         choose_inner(out);

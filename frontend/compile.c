@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "ir/print.h"
+#include "ir/verify.h"
 #include "runtime/cache.h"
 
 static double now(void)
@@ -18,13 +19,17 @@ static double now(void)
 struct stage {
     const char *name;
     pass_fn *pass;
-    bool needs_policy, needs_train;
+    bool needs_policy, needs_train, needs_gradients;
 };
 
 static const struct stage PIPELINE[] = {
-    {"simplify", simplify_pass, false, false},   {"autocast", autocast_pass, true, false},
-    {"islands", islands_pass, true, false},      {"train_step", train_step_pass, false, true},
-    {"decompose", decompose_pass, false, false}, {"simplify", simplify_pass, false, false},
+    {.name = "simplify", .pass = simplify_pass},
+    {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
+    {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
+    {.name = "train_step", .pass = train_step_pass, .needs_train = true},
+    {.name = "decompose", .pass = decompose_pass},
+    {.name = "simplify", .pass = simplify_pass},
 };
 
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
@@ -41,11 +46,14 @@ static void dump_graph(const struct compile_options *o, const char *name, const 
 static status run_passes(const struct graph *model, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    struct pass_options options = {.policy = o->policy, .train = o->train};
+    struct pass_options options = {
+        .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
     struct graph *now_graph = NULL;
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
-        if ((s->needs_policy && o->policy == NULL) || (s->needs_train && o->train == NULL)) {
+        bool lacks_policy = s->needs_policy && o->policy == NULL;
+        bool lacks_train = s->needs_train && o->train == NULL;
+        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
@@ -64,6 +72,11 @@ static status run_passes(const struct graph *model, const struct compile_options
             return code;
         }
         dump_graph(o, s->name, next);
+        if (graph_verify(next, e) !=
+            ATOLL_OK) { /* a pass of ours left a graph that breaks a rule, or the model does */
+            out->primitive = next;
+            return e != NULL ? e->code : ATOLL_VERIFY;
+        }
     }
     out->primitive = now_graph;
     return ATOLL_OK;
@@ -93,7 +106,8 @@ static const char *symbol_for(struct compiled *c, const struct kernel *k, uint32
     return arena_text(&c->arena, "k%u_%s", n, ops);
 }
 
-static status lower_groups(struct compiled *c, struct unique *unique, struct error *e)
+static status lower_groups(struct compiled *c, struct unique *unique, bool is_relaxed,
+                           struct error *e)
 {
     for (uint32_t i = 0; i < c->partition.n_groups; i++) {
         enum group_kind kind = c->partition.groups[i].kind;
@@ -101,7 +115,7 @@ static status lower_groups(struct compiled *c, struct unique *unique, struct err
             continue;
         }
         struct kernel *k = &c->kernels[i];
-        TRY(kernel_lower(c->primitive, &c->partition, i, &c->arena, k, e));
+        TRY(kernel_lower(c->primitive, &c->partition, i, is_relaxed, &c->arena, k, e));
         struct text t = {.arena = &c->arena};
         const char *comment = k->comment;
         k->comment = "";
@@ -167,7 +181,7 @@ static status build_program(struct compiled *out, const struct compile_options *
     out->symbols = ARENA_ARRAY(&out->arena, const char *, n + 1);
     out->source.arena = &out->arena;
     struct unique *unique = ARENA_ARRAY(&out->arena, struct unique, n + 1);
-    TRY(lower_groups(out, unique, e));
+    TRY(lower_groups(out, unique, o->is_relaxed, e));
     out->seconds_passes += now() - start;
     start = now();
     TRY(build_library(out, o, unique, e));

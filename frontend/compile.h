@@ -13,6 +13,8 @@
 struct compile_options {
     const struct policy *policy;       /* NULL: fp32 */
     const struct train_options *train; /* NULL: the graph as it is */
+    bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
+    bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
     struct cc_options cc;

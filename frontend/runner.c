@@ -133,15 +133,14 @@ status runner_write_plan(struct runner *r, const char *path, const char *about, 
     return plan_write(path, &r->compiled.program, r->compiled.library, lend_for_plan, r, about, e);
 }
 
-status runner_save(struct runner *r, const char *path, const char *const *metadata,
-                   uint32_t n_pairs, struct error *e)
+status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e)
 {
-    return kept_save(path, runner_graph(r), leaf_at, r, metadata, n_pairs, e);
+    return kept_save(path, runner_graph(r), leaf_at, r, steps, e);
 }
 
-status runner_load(struct runner *r, const char *path, struct error *e)
+status runner_load(struct runner *r, const char *path, int64_t *steps, struct error *e)
 {
-    return kept_load(path, runner_graph(r), leaf_at, r, e);
+    return kept_load(path, runner_graph(r), leaf_at, r, steps, e);
 }
 
 void runner_free(struct runner *r)

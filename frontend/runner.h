@@ -51,9 +51,8 @@ double runner_number(struct runner *r, const char *name);
 /* Writes the runner as a plan; its primitive graph must come from graph_parse. */
 status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e);
 /* Checkpoints of params, buffers and states. */
-status runner_save(struct runner *r, const char *path, const char *const *metadata,
-                   uint32_t n_pairs, struct error *e);
-status runner_load(struct runner *r, const char *path, struct error *e);
+status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e);
+status runner_load(struct runner *r, const char *path, int64_t *steps, struct error *e);
 /* Copies every param, buffer and state leaf that both have by name. */
 void runner_copy_leaves(struct runner *to, struct runner *from);
 

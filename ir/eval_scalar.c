@@ -24,6 +24,8 @@
 #define SIGMOID(a)   sigmoid(a)
 #define SIN(a)       sin(a)
 #define COS(a)       cos(a)
+#define ATAN(a)      atan(a)
+#define ATAN2(a, b)  atan2((a), (b))
 #define FLOOR(a)     floor(a)
 #define CEIL(a)      ceil(a)
 #define ROUND(a)     nearbyint(a)

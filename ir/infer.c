@@ -77,6 +77,10 @@ static status infer_dtype(struct graph *g, struct node *n)
     if (types == TYPES_F && t != DTYPE_NONE && !dtype_is_float(t)) {
         t = F32;
     }
+    bool sums = n->op == OP_sum || n->op == OP_prod;
+    if (sums && t != DTYPE_NONE && !dtype_is_float(t)) {
+        t = I64; /* a sum of many does not fit where one does; of bool it is a count */
+    }
     if (t == BOOL) {
         return refuse(g, n, ATOLL_DTYPE, "arithmetic on bool; hint: cast to i32 or a float first");
     }
@@ -214,6 +218,29 @@ status infer_reduce(struct graph *g, struct node *n)
     drop_axes(n, &a->shape, node_axes(n, a->shape.rank), node_bool(n, "keepdims"));
     if (node_dtype(n, "dtype") != DTYPE_NONE) {
         n->dtype = node_dtype(n, "dtype");
+    }
+    return ATOLL_OK;
+}
+
+status infer_variance(struct graph *g, struct node *n)
+{
+    struct dim count = dim_of(1);
+    const struct shape *a = &operand(g, n, 0)->shape;
+    TRY(infer_reduce(g, n));
+    uint32_t mask = node_axes(n, a->rank);
+    bool is_static = true;
+    for (uint32_t i = 0; i < a->rank && is_static; i++) {
+        is_static = (mask >> i & 1U) == 0 ||
+                    (dim_is_static(a->dims[i]) && dim_multiply(count, a->dims[i], &count));
+    }
+    int64_t correction = node_int(n, "correction");
+    if (correction < 0 || (is_static && count.factor <= correction)) {
+        char what[128];
+        snprintf(what, sizeof what,
+                 "found correction %" PRId64 " over %" PRId64 " values, expected 0 or more and "
+                 "fewer than the values",
+                 correction, count.factor);
+        return refuse(g, n, ATOLL_SHAPE, what);
     }
     return ATOLL_OK;
 }
@@ -583,6 +610,39 @@ status infer_norm(struct graph *g, struct node *n)
         }
     }
     return ATOLL_OK;
+}
+
+status infer_batch_norm(struct graph *g, struct node *n)
+{
+    const struct shape *x = &operand(g, n, 0)->shape;
+    uint32_t axis = 0;
+    n->shape = *x;
+    TRY(resolve_axis(g, n, node_int(n, "axis"), x->rank, &axis));
+    bool is_one = true; /* one value a channel: its variance is 0 */
+    for (uint32_t i = 0; i < x->rank; i++) {
+        is_one = is_one && (i == axis || dim_is(x->dims[i], 1));
+    }
+    if (is_one) {
+        return refuse(g, n, ATOLL_SHAPE,
+                      "one value per channel has no variance; expected more; hint: use the running "
+                      "statistics written out");
+    }
+    for (uint32_t i = 1; i < n->n_operands; i++) {
+        const struct shape *w = &operand(g, n, i)->shape;
+        if (w->rank != 1 || !dim_equal(w->dims[0], x->dims[axis])) {
+            return refuse(g, n, ATOLL_SHAPE, "weight and bias must have the channel axis' size");
+        }
+    }
+    return ATOLL_OK;
+}
+
+status infer_normalize(struct graph *g, struct node *n)
+{
+    double p = node_float(n, "p"), eps = node_float(n, "eps");
+    if (!(p >= 1.0) || p > 1e6 || !(eps >= 0.0)) {
+        return refuse(g, n, ATOLL_USAGE, "expected a finite p >= 1 and eps >= 0");
+    }
+    return infer_same(g, n);
 }
 
 /* "none" keeps `kept`; "mean" and "sum" give a scalar. */

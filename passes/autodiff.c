@@ -4,6 +4,7 @@
  * Invariant: the gradient of a value has the value's dtype and shape. */
 #include "autodiff.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "gradients.h"
@@ -156,6 +157,7 @@ static status add_outputs(const struct graph *in, struct graph *full, const valu
     status code = autodiff_backward(full, map[loss.id], wrt, n, grads);
     for (uint32_t i = 0; i < n && code == ATOLL_OK; i++) {
         const char *name = graph_node(full, wrt[i])->name;
+        name = name != NULL ? name : arena_text(&scratch, "v%" PRIu32, wrt[i].id);
         if (grads[i].id == 0) {
             note_add(notes, "autodiff", name, "the loss does not depend on it: its gradient is 0");
             grads[i] = zeros(full, wrt[i]);

@@ -1,7 +1,9 @@
 /* Definitions of the losses. Used by decompose.c through its table. A class loss makes one value a
  * row, then one sum over the rows; the target's log-probability is picked by a masked row sum, not
  * a gather, so that one row kernel holds logits to loss. Invariant: an ignored row gives exactly 0,
- * whatever its logits hold. */
+ * whatever its logits hold; a target
+ * that names no class gives NaN. */
+#include <math.h>
 #include <string.h>
 
 #include "decompose_rules.h"
@@ -17,6 +19,7 @@ struct rows {
     uint32_t mask;  /* the class axis */
     value is_class; /* (..,C): the target's column */
     value is_kept;  /* (..,1): not ignored */
+    value miss;     /* (..,1): 0; NaN where the target names no class */
     value weight;   /* (..,1): the target's class weight; 0: none given */
 };
 
@@ -34,6 +37,9 @@ static struct rows rows_of(struct scope *s)
                             (struct attr[]){attr_dims("shape", &line), attr_int("axis", last)}, 2);
     r.is_class = op2(s, OP_eq, index, y);
     r.is_kept = op2(s, OP_ne, y, number(s, (double)node_int(&s->n, "ignore_index")));
+    value n = graph_size(s->g, z.dims[last], I64);
+    value is_class = op2(s, OP_and, op2(s, OP_ge, y, number(s, 0.0)), op2(s, OP_lt, y, n));
+    r.miss = where(s, is_class, number(s, 0.0), graph_constant(s->g, (double)NAN, s->compute));
     if (s->n.n_operands == 3) {
         r.weight = sum_over(s, where(s, r.is_class, up(s, 2), number(s, 0.0)), r.mask);
     }
@@ -43,7 +49,7 @@ static struct rows rows_of(struct scope *s)
 /* -w_y lp_y */
 static value row_loss(struct scope *s, const struct rows *r, value lp)
 {
-    value pick = sum_over(s, where(s, r->is_class, lp, number(s, 0.0)), r->mask);
+    value pick = sum_over(s, where(s, r->is_class, lp, r->miss), r->mask);
     value loss = op1(s, OP_neg, pick);
     return r->weight.id != 0 ? mul(s, r->weight, loss) : loss;
 }

@@ -61,6 +61,17 @@ value decompose_logsumexp(struct scope *s)
     return result(s, add(s, op1(s, OP_log, sum), m));
 }
 
+/* sum (a - mean)^2 / (count - correction): the centred values first, no cancellation */
+value decompose_variance(struct scope *s)
+{
+    uint32_t mask = node_mask(s);
+    struct shape shape = shape_of(s, s->x[0]);
+    value a = up(s, 0), count = count_of(s, &shape, mask);
+    value d = sub(s, a, over(s, sum_over(s, a, mask), count));
+    value free = sub(s, count, number(s, (double)node_int(&s->n, "correction")));
+    return result(s, over(s, sum_over(s, mul(s, d, d), mask), free));
+}
+
 /* ---- index, random ---- */
 
 value decompose_embedding(struct scope *s)
@@ -153,13 +164,34 @@ value decompose_softplus(struct scope *s)
     return result(s, add(s, op1(s, OP_relu, a), op1(s, OP_log1p, small)));
 }
 
+/* min(a, 0) - log1p(e^-|a|) */
+value decompose_log_sigmoid(struct scope *s)
+{
+    value a = up(s, 0);
+    value small = op1(s, OP_exp, op1(s, OP_neg, op1(s, OP_abs, a)));
+    return result(s, sub(s, op2(s, OP_minimum, a, number(s, 0.0)), op1(s, OP_log1p, small)));
+}
+
 /* ---- softmax ---- */
+
+/* Masked: where the largest is -inf, 0 stands in for it: e^-inf = 0 throughout, over 1 and not over
+ * their sum. */
+static value masked_softmax(struct scope *s, value a, uint32_t mask)
+{
+    value m = max_over(s, a, mask), one = number(s, 1.0), zero = number(s, 0.0);
+    value is_empty = op2(s, OP_eq, m, number(s, -(double)INFINITY));
+    value e = op1(s, OP_exp, sub(s, a, where(s, is_empty, zero, m)));
+    return over(s, e, where(s, is_empty, one, sum_over(s, e, mask)));
+}
 
 /* A row that is -inf throughout gives NaN, as the quotient does: -inf - -inf. */
 value decompose_softmax(struct scope *s)
 {
     uint32_t mask = node_mask(s);
     value a = up(s, 0);
+    if (node_bool(&s->n, "masked")) {
+        return result(s, masked_softmax(s, a, mask));
+    }
     value e = op1(s, OP_exp, sub(s, a, max_over(s, a, mask)));
     return result(s, over(s, e, sum_over(s, e, mask)));
 }
@@ -205,4 +237,32 @@ value decompose_layer_norm(struct scope *s)
 value decompose_rms_norm(struct scope *s)
 {
     return result(s, normalised(s, up(s, 0), trailing_mask(s)));
+}
+
+/* Over every axis but one, by the batch's own mean and biased variance; weight and bias lie along
+ * that axis. */
+value decompose_batch_norm(struct scope *s)
+{
+    struct shape shape = shape_of(s, s->x[0]), channel = shape;
+    int64_t axis = node_int(&s->n, "axis");
+    uint32_t at = (uint32_t)(axis < 0 ? axis + shape.rank : axis);
+    uint32_t mask = all_axes(s, s->x[0]) & ~(1U << at);
+    for (uint32_t i = 0; i < shape.rank; i++) {
+        channel.dims[i] = i == at ? shape.dims[i] : dim_of(1);
+    }
+    value x = up(s, 0), count = count_of(s, &shape, mask);
+    value d = sub(s, x, over(s, sum_over(s, x, mask), count));
+    value variance = over(s, sum_over(s, mul(s, d, d), mask), count);
+    value scale = op1(s, OP_rsqrt, add(s, variance, number(s, node_float(&s->n, "eps"))));
+    value y = mul(s, d, scale);
+    y = s->n.n_operands > 1 ? mul(s, y, drop_to(s, up(s, 1), &channel)) : y;
+    y = s->n.n_operands > 2 ? add(s, y, drop_to(s, up(s, 2), &channel)) : y;
+    return result(s, y);
+}
+
+/* a / max(norm, eps) */
+value decompose_normalize(struct scope *s)
+{
+    value a = up(s, 0), norm = norm_over(s, a, node_mask(s), node_float(&s->n, "p"));
+    return result(s, over(s, a, op2(s, OP_maximum, norm, number(s, node_float(&s->n, "eps")))));
 }

@@ -17,6 +17,7 @@ typedef value decompose_rule(struct scope *s);
 decompose_rule decompose_reduction, decompose_arg, decompose_contraction, decompose_mean,
     decompose_norm, decompose_logsumexp, decompose_embedding, decompose_one_hot, decompose_dropout,
     decompose_clamp, decompose_leaky_relu, decompose_gelu, decompose_silu, decompose_softplus,
+    decompose_variance, decompose_log_sigmoid, decompose_batch_norm, decompose_normalize,
     decompose_softmax, decompose_log_softmax, decompose_layer_norm, decompose_rms_norm,
     decompose_cross_entropy, decompose_nll_loss, decompose_mse_loss, decompose_l1_loss,
     decompose_huber_loss, decompose_bce_with_logits, decompose_binary_cross_entropy,

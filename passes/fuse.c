@@ -212,6 +212,13 @@ static uint32_t new_group(struct work *w, enum group_kind kind, const struct sha
     return ++w->n_groups;
 }
 
+/* An expand of one value a row to the whole row: inside a kernel, the value itself. */
+static bool spreads_row(const struct work *w, const struct node *n, const struct shape *domain)
+{
+    return n->op == OP_expand && w->is_row_level[n->operands[0].id] &&
+           shape_equal(&n->shape, domain);
+}
+
 /* Two ROW groups over one domain become one when no path runs between them outside. */
 static bool try_merge(struct work *w, uint32_t a, uint32_t b)
 {
@@ -230,6 +237,9 @@ static bool try_merge(struct work *w, uint32_t a, uint32_t b)
             for (uint32_t k = 0; k < n->n_operands; k++) {
                 value o = n->operands[k];
                 bool is_inside = direct(w, a, o).id != 0 || direct(w, b, o).id != 0;
+                if (is_inside && op_info[n->op].kind == VIEW && !spreads_row(w, n, &ga->domain)) {
+                    return false; /* it reads its operand at other indices: only from memory */
+                }
                 if (!is_inside && depends(w, o, a, b)) {
                     return false;
                 }

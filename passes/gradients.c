@@ -299,6 +299,28 @@ void grad_cos(struct backward *b)
     give(b, 0, mul(b, widen(b, b->dy), slope));
 }
 
+/* 1 / (1 + a^2) */
+void grad_atan(struct backward *b)
+{
+    value a = widen_operand(b, 0);
+    give(b, 0, over(b, widen(b, b->dy), add(b, mul(b, a, a), number(b, 1.0))));
+}
+
+/* of (y, x): dy = x / (x^2 + y^2), dx = -y / (x^2 + y^2); 0 at the origin, where there is none */
+void grad_atan2(struct backward *b)
+{
+    value y = widen_operand(b, 0), x = widen_operand(b, 1), dy = widen(b, b->dy);
+    value square = add(b, mul(b, x, x), mul(b, y, y)), zero = number(b, 0.0);
+    value is_origin = op2(b, OP_eq, square, zero);
+    value share = where(b, is_origin, zero, over(b, dy, square));
+    if (wants(b, 0)) {
+        give(b, 0, mul(b, share, x));
+    }
+    if (wants(b, 1)) {
+        give(b, 1, op1(b, OP_neg, mul(b, share, y)));
+    }
+}
+
 /* 0 at 0; NaN lets the gradient pass */
 void grad_relu(struct backward *b)
 {

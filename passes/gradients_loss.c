@@ -2,6 +2,7 @@
  * wrong at a point. Used by autodiff.c through the table in gradients.c. Inner values are f32 (f64)
  * with one rounding at the end. Invariant: a row the loss ignores gets exactly 0, whatever its
  * logits hold. */
+#include <math.h>
 #include <string.h>
 
 #include "gradients.h"
@@ -61,6 +62,13 @@ void grad_silu(struct backward *b)
 void grad_softplus(struct backward *b)
 {
     give(b, 0, mul(b, widen(b, b->dy), op1(b, OP_sigmoid, widen_operand(b, 0))));
+}
+
+/* 1 - sigmoid(a), without the cancellation */
+void grad_log_sigmoid(struct backward *b)
+{
+    value flipped = op1(b, OP_neg, widen_operand(b, 0));
+    give(b, 0, mul(b, widen(b, b->dy), op1(b, OP_sigmoid, flipped)));
 }
 
 /* ---- losses of two broadcast operands ---- */
@@ -201,18 +209,21 @@ static struct classes class_terms(struct backward *b)
                             (struct attr[]){attr_dims("shape", &line), attr_int("axis", last)}, 2);
     value is_class = op2(b, OP_eq, index, y), zero = number(b, 0.0);
     s.is_kept = compare(b, OP_ne, y, (double)node_int(&b->n, "ignore_index"));
+    value n = graph_size(b->g, z.dims[last], I64); /* a target that names no class: NaN */
+    value is_named = op2(b, OP_and, compare(b, OP_ge, y, 0.0), op2(b, OP_lt, y, n));
+    value miss = where(b, is_named, zero, graph_constant(b->g, (double)NAN, compute_dtype(b)));
     value weight = row_weight(b, is_class, s.mask);
     s.dy = row_dy(b, s.is_kept, weight, &rows);
     if (smoothing == 0.0) {
         value hit = b->n.n_operands == 3 ? weight : graph_constant(b->g, 1.0, compute_dtype(b));
-        s.q = where(b, is_class, hit, zero);
+        s.q = where(b, is_class, hit, miss);
         s.q_sum = weight;
         return s;
     }
     value w =
         b->n.n_operands == 3 ? widen_operand(b, 2) : graph_constant(b->g, 1.0, compute_dtype(b));
     value share = over(b, number(b, smoothing), axes_count(b, &z, s.mask));
-    value hit = where(b, is_class, mul(b, w, number(b, 1.0 - smoothing)), zero);
+    value hit = where(b, is_class, mul(b, w, number(b, 1.0 - smoothing)), miss);
     s.q = add(b, hit, mul(b, w, share));
     s.q_sum = reduce_axes(b, OP_sum, s.q, s.mask);
     return s;

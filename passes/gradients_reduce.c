@@ -56,8 +56,8 @@ void grad_max(struct backward *b)
     give(b, 0, split_ties(b, hit, widen(b, keep_axes(b, b->dy, mask)), mask));
 }
 
-/* p=1: sign(a) dy; p=2: a dy/y; p=inf: sign(a) dy at the largest, shared;
- * else sign(a) |a|^(p-1) dy / y^(p-1). 0 where the norm is 0. */
+/* p=0 counts: nothing; p=1: sign(a) dy; p=2: a dy/y; p=inf (-inf): sign(a) dy at the largest
+ * (smallest), shared; else sign(a) |a|^(p-1) dy / y^(p-1). 0 where the norm is 0. */
 void grad_norm(struct backward *b)
 {
     uint32_t mask = axes_mask(b);
@@ -65,6 +65,9 @@ void grad_norm(struct backward *b)
     value a = widen_operand(b, 0), y = widen(b, keep_axes(b, b->y, mask));
     value dy = widen(b, keep_axes(b, b->dy, mask)), zero = number(b, 0.0);
     value is_zero = compare(b, OP_eq, y, 0.0), slope;
+    if (p == 0.0) {
+        return;
+    }
     if (p == 1.0) {
         give(b, 0, mul(b, op1(b, OP_sign, a), dy));
         return;
@@ -72,7 +75,7 @@ void grad_norm(struct backward *b)
     if (p == 2.0) {
         slope = mul(b, a, over(b, dy, y));
     } else if (isinf(p)) {
-        value top = reduce_axes(b, OP_max, op1(b, OP_abs, a), mask);
+        value top = reduce_axes(b, p > 0.0 ? OP_max : OP_min, op1(b, OP_abs, a), mask);
         value hit = op2(b, OP_eq, op1(b, OP_abs, a), top);
         slope = mul(b, op1(b, OP_sign, a), split_ties(b, hit, dy, mask));
     } else {
@@ -174,4 +177,27 @@ void grad_rms_norm(struct backward *b)
     if (wants(b, 1)) {
         give(b, 1, mul(b, widen(b, b->dy), s.xhat));
     }
+}
+
+/* y = a/m, m = max(n, eps), n = (sum |a|^p)^(1/p): da = dy/m - sum(dy y)/m slope, with slope =
+ * dn/da = sign(a) (|a|/n)^(p-1) where n >= eps, else 0 */
+void grad_normalize(struct backward *b)
+{
+    uint32_t mask = axes_mask(b);
+    double p = node_float(&b->n, "p");
+    value a = widen_operand(b, 0), dy = widen(b, b->dy), size = op1(b, OP_abs, a);
+    value floor = number(b, node_float(&b->n, "eps"));
+    value power = p == 2.0 ? mul(b, a, a) : op2(b, OP_pow, size, number(b, p));
+    value total = reduce_axes(b, OP_sum, power, mask);
+    value n = p == 2.0 ? op1(b, OP_sqrt, total) : op2(b, OP_pow, total, number(b, 1.0 / p));
+    value m = op2(b, OP_maximum, n, floor);
+    value share = over(b, a, m); /* a/n wherever it is used */
+    if (p != 2.0) {
+        value steep = op2(b, OP_pow, op1(b, OP_abs, share), number(b, p - 1.0));
+        share = mul(b, op1(b, OP_sign, a), steep);
+    }
+    value dot = reduce_axes(b, OP_sum, mul(b, dy, over(b, a, m)), mask);
+    value is_free = op2(b, OP_ge, n, floor);
+    value along = where(b, is_free, mul(b, share, dot), number(b, 0.0));
+    give(b, 0, over(b, sub(b, dy, along), m));
 }

@@ -20,6 +20,7 @@ struct step {
     struct notes *notes;
     struct arena *scratch;
     value *params, *grads; /* those the loss depends on */
+    uint32_t *places;      /* where each stands among all parameters */
     uint32_t n;
     value scale, is_last, is_finite, accept; /* 0: no scaler, no accumulation, no test, always */
     value first_nonfinite, norm;
@@ -71,7 +72,7 @@ static value scalar(struct step *s, enum op op, const char *name, enum dtype t, 
 static const char *param_name(struct step *s, uint32_t i)
 {
     const char *name = graph_node(s->g, s->params[i])->name;
-    return name != NULL ? name : arena_text(s->scratch, "%" PRIu32, s->params[i].id);
+    return name != NULL ? name : arena_text(s->scratch, "v%" PRIu32, s->params[i].id);
 }
 
 /* A state tensor beside parameter i: "opt.m.NAME". Moments of low-precision parameters are f32. */
@@ -105,6 +106,7 @@ static status find_params(struct step *s)
 {
     s->params = ARENA_ARRAY(s->scratch, value, s->g->n_nodes);
     s->grads = ARENA_ARRAY(s->scratch, value, s->g->n_nodes);
+    s->places = ARENA_ARRAY(s->scratch, uint32_t, s->g->n_nodes);
     for (uint32_t i = 1; i < s->g->n_nodes; i++) {
         const struct node *n = &s->g->nodes[i];
         if (n->op != OP_param) {
@@ -147,6 +149,7 @@ static status differentiate(struct step *s, value loss)
             continue;
         }
         s->params[n] = s->params[i];
+        s->places[n] = i;
         s->grads[n++] = s->grads[i];
     }
     s->n = n;
@@ -187,7 +190,7 @@ static void unscale_and_test(struct step *s)
     for (uint32_t i = s->n; i-- > 0;) {
         s->grads[i] = r.id != 0 ? op2(s, OP_unscale, s->grads[i], r) : s->grads[i];
         value good = graph_add(s->g, OP_all_finite, &s->grads[i], 1, NULL, 0);
-        value index = graph_constant(s->g, (double)i, I32);
+        value index = graph_constant(s->g, (double)s->places[i], I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }
     if (s->scale.id != 0 || s->o->skips_nonfinite) {
@@ -281,6 +284,16 @@ static void adam(struct step *s)
     keep(s, old2, power2);
 }
 
+/* g + mu buf, mu rounded to the buffer's dtype first */
+static value look_ahead(struct step *s, value g, value mu, value buf)
+{
+    if (buf.id == 0) {
+        return buf;
+    }
+    value narrow = graph_cast(s->g, mu, graph_node(s->g, buf)->dtype);
+    return op2(s, OP_add, g, op2(s, OP_mul, narrow, buf));
+}
+
 static void sgd(struct step *s)
 {
     value decay = {0}, mu = {0}, is_first = {0};
@@ -301,8 +314,7 @@ static void sgd(struct step *s)
             value buf = graph_add(s->g, OP_sgd_momentum, (value[]){old, g, mu, is_first}, 4,
                                   (struct attr[]){attr_float("dampening", s->o->dampening)}, 1);
             keep(s, old, buf);
-            value ahead = s->o->is_nesterov ? graph_cast(s->g, mu, F32) : mu;
-            g = s->o->is_nesterov ? op2(s, OP_add, g, op2(s, OP_mul, ahead, buf)) : buf;
+            g = s->o->is_nesterov ? look_ahead(s, g, mu, buf) : buf;
         }
         keep(s, p, graph_op3(s->g, OP_sgd_update, p, g, s->rate));
     }

@@ -26,22 +26,22 @@ typedef void run_fn(int64_t n, const void *a, const void *b, const void *c, void
 #define A_F32
 #include "codegen/prelude/ops.h"
 #define SUFFIX(op)           run_##op##_f32
-#define LOOP_F(op, meaning)  LOOP(op, float, meaning)
-#define LOOP_FI(op, meaning) LOOP(op, float, meaning)
-#define LOOP_C(op, meaning)  LOOP(op, uint8_t, meaning)
+#define LOOP_F(op, meaning)  LOOP(op, OP_TYPE, float, meaning)
+#define LOOP_FI(op, meaning) LOOP(op, OP_TYPE, float, meaning)
+#define LOOP_C(op, meaning)  LOOP(op, OP_TYPE, uint8_t, meaning)
 #define LOOP_B(op, meaning)
-#define LOOP_W(op, meaning) LOOP(op, float, meaning)
+#define LOOP_W(op, meaning) LOOP(op, int, float, meaning)
 #include "eager_loops.inc"
 #undef A_F32
 
 #define A_F64
 #include "codegen/prelude/ops.h"
 #define SUFFIX(op)           run_##op##_f64
-#define LOOP_F(op, meaning)  LOOP(op, double, meaning)
-#define LOOP_FI(op, meaning) LOOP(op, double, meaning)
-#define LOOP_C(op, meaning)  LOOP(op, uint8_t, meaning)
+#define LOOP_F(op, meaning)  LOOP(op, OP_TYPE, double, meaning)
+#define LOOP_FI(op, meaning) LOOP(op, OP_TYPE, double, meaning)
+#define LOOP_C(op, meaning)  LOOP(op, OP_TYPE, uint8_t, meaning)
 #define LOOP_B(op, meaning)
-#define LOOP_W(op, meaning) LOOP(op, double, meaning)
+#define LOOP_W(op, meaning) LOOP(op, int, double, meaning)
 #include "eager_loops.inc"
 #undef A_F64
 
@@ -49,10 +49,10 @@ typedef void run_fn(int64_t n, const void *a, const void *b, const void *c, void
 #include "codegen/prelude/ops.h"
 #define SUFFIX(op) run_##op##_i64
 #define LOOP_F(op, meaning)
-#define LOOP_FI(op, meaning) LOOP(op, int64_t, meaning)
-#define LOOP_C(op, meaning)  LOOP(op, uint8_t, meaning)
-#define LOOP_B(op, meaning)  LOOP(op, uint8_t, meaning)
-#define LOOP_W(op, meaning)  LOOP(op, int64_t, meaning)
+#define LOOP_FI(op, meaning) LOOP(op, OP_TYPE, int64_t, meaning)
+#define LOOP_C(op, meaning)  LOOP(op, OP_TYPE, uint8_t, meaning)
+#define LOOP_B(op, meaning)  LOOP(op, OP_TYPE, uint8_t, meaning)
+#define LOOP_W(op, meaning)  LOOP(op, int, int64_t, meaning)
 #include "eager_loops.inc"
 #undef A_I64
 

@@ -2,13 +2,14 @@
  * changes anything. */
 #include "kept.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/checkpoint.h"
 
 status kept_save(const char *path, const struct graph *g, kept_leaf *leaf, void *context,
-                 const char *const *metadata, uint32_t n_pairs, struct error *e)
+                 int64_t steps, struct error *e)
 {
     struct array *arrays = calloc(g->n_nodes, sizeof *arrays);
     uint32_t n = 0;
@@ -24,7 +25,10 @@ status kept_save(const char *path, const struct graph *g, kept_leaf *leaf, void 
             memcpy(arrays[n++].shape, t->shape, sizeof arrays[0].shape);
         }
     }
-    status code = checkpoint_write(path, arrays, n, metadata, n_pairs, e);
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)steps);
+    const char *const metadata[] = {"format", "atoll checkpoint 1", "steps", text};
+    status code = checkpoint_write(path, arrays, n, metadata, 2, e);
     free(arrays);
     return code;
 }
@@ -50,7 +54,7 @@ static status check(const char *path, const struct dataset *d, const char *name,
 }
 
 status kept_load(const char *path, const struct graph *g, kept_leaf *leaf, void *context,
-                 struct error *e)
+                 int64_t *steps, struct error *e)
 {
     struct dataset d;
     status code = ATOLL_OK;
@@ -65,6 +69,10 @@ status kept_load(const char *path, const struct graph *g, kept_leaf *leaf, void 
             const struct array *a = dataset_find(&d, g->nodes[i].name);
             memcpy(leaf(context, (value){i})->data, a->data, a->bytes);
         }
+    }
+    if (code == ATOLL_OK) {
+        const char *text = dataset_metadata(&d, "steps");
+        *steps = text != NULL ? strtoll(text, NULL, 10) : 0;
     }
     dataset_close(&d);
     return code;

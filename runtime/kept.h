@@ -10,11 +10,12 @@ static inline bool leaf_is_kept(const struct node *n)
 {
     return n->op == OP_param || n->op == OP_buffer || n->op == OP_state;
 }
-/* Writes every kept leaf. metadata: key, value pairs. */
+/* Writes every kept leaf, and in the metadata how many steps were done. */
 status kept_save(const char *path, const struct graph *g, kept_leaf *leaf, void *context,
-                 const char *const *metadata, uint32_t n_pairs, struct error *e);
-/* Reads them back; DATA when one is missing or of another type, and then nothing is changed. */
+                 int64_t steps, struct error *e);
+/* Reads them back (steps: 0 when the file does not say); DATA when one is missing or of another
+ * type, and then nothing is changed. */
 status kept_load(const char *path, const struct graph *g, kept_leaf *leaf, void *context,
-                 struct error *e);
+                 int64_t *steps, struct error *e);
 
 #endif

@@ -16,6 +16,7 @@ struct atoll_plan {
     bool *is_bound;             /* by node id */
     value *kept;                /* params, buffers, state */
     uint32_t n_kept;
+    int64_t steps; /* done so far, checkpoints included */
     struct arena arena;
 };
 
@@ -226,7 +227,7 @@ atoll_status atoll_plan_step(atoll_plan *plan, atoll_error *error)
 {
     struct error e = {0};
     if (check_bound(plan, &e) == ATOLL_OK) {
-        (void)session_step(plan->session, &e);
+        plan->steps += session_step(plan->session, &e) == ATOLL_OK;
     }
     return give(&e, error);
 }
@@ -309,14 +310,13 @@ static struct tensor *lend(void *context, value leaf)
 atoll_status atoll_plan_save(atoll_plan *plan, const char *path, atoll_error *error)
 {
     struct error e = {0};
-    (void)kept_save(path, plan->file.graph, lend, plan,
-                    (const char *const[]){"format", "atoll checkpoint 1"}, 1, &e);
+    (void)kept_save(path, plan->file.graph, lend, plan, plan->steps, &e);
     return give(&e, error);
 }
 
 atoll_status atoll_plan_load(atoll_plan *plan, const char *path, atoll_error *error)
 {
     struct error e = {0};
-    (void)kept_load(path, plan->file.graph, lend, plan, &e);
+    (void)kept_load(path, plan->file.graph, lend, plan, &plan->steps, &e);
     return give(&e, error);
 }

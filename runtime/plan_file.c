@@ -3,6 +3,9 @@
  * checksum but makes no sense is refused, not run. */
 #include "plan_file.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +28,17 @@ bool plan_keeps(const struct node *n)
 #define FEATURES(X)                                                                                \
     X("avx2")                                                                                      \
     X("fma")                                                                                       \
-    X("f16c") X("bmi2") X("avx512f") X("avx512bw") X("avx512vl") X("avx512dq") X("avx512bf16")
+    X("bmi2") X("avx512f") X("avx512bw") X("avx512vl") X("avx512dq") X("avx512bf16")
+
+#if defined(__x86_64__)
+/* Asked of cpuid: clang 14's __builtin_cpu_supports does not know the word. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0 &&
+           __builtin_cpu_supports("avx") > 0;
+}
+#endif
 
 void plan_features(struct text *t)
 {
@@ -37,6 +50,9 @@ void plan_features(struct text *t)
     }
     FEATURES(X)
 #undef X
+    if (has_f16c()) {
+        text_add(t, " f16c");
+    }
 #elif defined(__aarch64__)
     text_add(t, "aarch64");
 #else
@@ -72,7 +88,7 @@ const char *plan_missing_feature(const char *about)
     if (missing == NULL && names_word(needs, name) && !names_word(here.data, name)) {              \
         missing = name;                                                                            \
     }
-        X("x86-64") X("aarch64") FEATURES(X)
+        X("x86-64") X("aarch64") X("f16c") FEATURES(X)
 #undef X
     }
     arena_free(&scratch);

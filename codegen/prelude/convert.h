@@ -18,7 +18,7 @@
 
 #ifndef A_FN
 #if A_CUDA
-#define A_FN static __device__ __forceinline__
+#define A_FN static __device__ __forceinline__ __attribute__((unused))
 #else
 #define A_FN static inline __attribute__((always_inline, unused))
 #endif
@@ -31,7 +31,6 @@
 #define A_CEIL(a)      ceilf(a)
 #define A_TRUNC(a)     truncf(a)
 #define A_RINT(a)      rintf(a)
-#define A_TABLE        static __device__ const
 #else
 #define A_FMA(a, b, c) __builtin_fmaf((a), (b), (c))
 #define A_SQRT(a)      __builtin_sqrtf(a)
@@ -39,7 +38,6 @@
 #define A_CEIL(a)      __builtin_ceilf(a)
 #define A_TRUNC(a)     __builtin_truncf(a)
 #define A_RINT(a)      __builtin_rintf(a)
-#define A_TABLE        __attribute__((unused)) static const
 #endif
 
 A_FN uint32_t a_bits(float x)

@@ -16,6 +16,22 @@ A_FN float m_abs(float x)
     return a_float(a_bits(x) & 0x7fffffffu);
 }
 
+/* The smaller and the larger; NaN when either is; b for zeros of both signs. Two selects, one after
+ * the other: nested or joined by || they become branches, which gcc does not vectorise. */
+#define A_DEFINE_EXTREMES(type, suffix)                                                            \
+    A_FN type m_minimum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a < b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }                                                                                              \
+    A_FN type m_maximum##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        type m = a > b ? a : b;                                                                    \
+        return a != a ? a : m;                                                                     \
+    }
+A_DEFINE_EXTREMES(float, )
+A_DEFINE_EXTREMES(double, _f64)
+
 /* |x| with the sign of s. */
 A_FN float a_with_sign(float x, float s)
 {
@@ -104,13 +120,7 @@ A_FN float m_sigmoid(float x)
 {
     float e = m_exp(-m_abs(x));
     float d = 1.0f + e;
-    float low = e - (d - 1.0f);
-    float y = A_FMA(-0.470588235f, d, 1.45294118f); /* 1/d on [1, 2] to 1/17 */
-    float r = A_FMA(-d, y, 1.0f);
-    y = A_FMA(A_FMA(r, r, r), y, y);
-    r = A_FMA(-low, y, A_FMA(-d, y, 1.0f));
-    y = A_FMA(A_FMA(r, r, r), y, y);
-    return a_bits(x) >> 31 != 0u ? e * y : y;
+    return a_quotient(a_bits(x) >> 31 != 0u ? e : 1.0f, d, e - (d - 1.0f));
 }
 
 /* log(1 + f) for f in [-1/3, 1/3], plus k ln 2. */
@@ -185,33 +195,52 @@ A_FN float m_erf(float x)
     return a_with_sign(A_FMA(s, q, s - 1.0f), x);
 }
 
-/* floor(2/pi * 2^(8 i)) mod 2^32. */
-A_TABLE uint32_t a_two_over_pi[25] = {
-    0x00000000u, 0x000000a2u, 0x0000a2f9u, 0x00a2f983u, 0xa2f9836eu, 0xf9836e4eu, 0x836e4e44u,
-    0x6e4e4415u, 0x4e441529u, 0x441529fcu, 0x1529fc27u, 0x29fc2757u, 0xfc2757d1u, 0x2757d1f5u,
-    0x57d1f534u, 0xd1f534ddu, 0xf534ddc0u, 0x34ddc0dbu, 0xddc0db62u, 0xc0db6295u, 0xdb629599u,
-    0x6295993cu, 0x95993c43u, 0x993c4390u, 0x3c439041u};
+A_FN uint32_t a_multiply_high(uint32_t a, uint32_t b)
+{
+    return (uint32_t)(((uint64_t)a * b) >> 32);
+}
+
+/* 32 bits from bit `shift` on of the 64 bits high:low. */
+A_FN uint32_t a_window(uint32_t high, uint32_t low, uint32_t shift)
+{
+    return (high << shift) | (low >> 1 >> (31u - shift));
+}
+
+/* The i-th of five constants, by masks: gcc makes a jump table of a chain of selects. */
+A_FN uint32_t a_pick(uint32_t i, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3, uint32_t w4)
+{
+    uint32_t w = w0 ^ ((0u - (uint32_t)(i > 0u)) & (w0 ^ w1));
+    w ^= (0u - (uint32_t)(i > 1u)) & (w1 ^ w2);
+    w ^= (0u - (uint32_t)(i > 2u)) & (w2 ^ w3);
+    return w ^ ((0u - (uint32_t)(i > 3u)) & (w3 ^ w4));
+}
 
 /* |x| = quadrant pi/2 + r with |r| <= pi/4, after Payne and Hanek: |x| is M 2^(e - 150), and
- * M * (2/pi * 2^(e - 88)) mod 2^64 holds two bits of quadrant above 62 bits of fraction. Below pi/4
- * r is |x| itself. */
+ * M * (2/pi * 2^(e - 88)) mod 2^64 holds two bits of quadrant above 62 bits of fraction. The 96
+ * bits of 2/pi that count are picked by selects: a table in memory would cost scalar loads. Below
+ * pi/4 r is |x| itself. */
 A_FN float a_quadrant(float x, uint32_t *quadrant)
 {
     uint32_t u = a_bits(x) & 0x7fffffffu;
     uint32_t e = u >> 23;
     e = e < 126u ? 126u : e;
     e = e > 254u ? 254u : e;
-    uint32_t word = (e - 88u) >> 3, shift = (e - 88u) & 7u;
-    uint32_t m = ((u & 0x7fffffu) | 0x800000u) << shift;
-    uint32_t high = m * a_two_over_pi[word - 4u];
-    uint64_t middle = (uint64_t)m * a_two_over_pi[word];
-    uint64_t low = (uint64_t)m * a_two_over_pi[word + 4u];
-    uint64_t turn = ((uint64_t)high << 32) + middle + (low >> 32) + (1ull << 61);
+    uint32_t word = (e - 120u) >> 5, shift = (e - 120u) & 31u;
+    uint32_t w0 = a_pick(word, 0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u);
+    uint32_t w1 = a_pick(word, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u);
+    uint32_t w2 = a_pick(word, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u);
+    uint32_t w3 = a_pick(word, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+    uint32_t m = (u & 0x7fffffu) | 0x800000u;
+    uint32_t middle = a_window(w1, w2, shift);
+    uint32_t low = m * middle;
+    uint32_t turn_low = low + a_multiply_high(m, a_window(w2, w3, shift));
+    uint32_t turn = m * a_window(w0, w1, shift) + a_multiply_high(m, middle);
+    turn += (turn_low < low ? 1u : 0u) + (1u << 29);
     int direct = u < 0x3f490fdbu;
-    *quadrant = direct ? 0u : (uint32_t)(turn >> 62);
+    *quadrant = direct ? 0u : turn >> 30;
     /* Back to a signed fraction, taken in two exact parts of 24 and 31 bits. */
-    float q = (float)((int32_t)((uint32_t)(turn >> 38) & 0xffffffu) - 0x800000) * 0x1p-24f;
-    float q_low = (float)(int32_t)((uint32_t)(turn >> 7) & 0x7fffffffu) * 0x1p-55f;
+    float q = (float)((int32_t)((turn >> 6) & 0xffffffu) - 0x800000) * 0x1p-24f;
+    float q_low = (float)(int32_t)(((turn << 25) | (turn_low >> 7)) & 0x7fffffffu) * 0x1p-55f;
     float r = A_FMA(q, 1.57079637f, A_FMA(q, -4.37113883e-08f, q_low * 1.57079637f));
     r = direct ? a_float(u) : r;
     return u < 0x7f800000u ? r : A_NAN;

@@ -22,6 +22,8 @@
 #undef SIGMOID
 #undef SIN
 #undef COS
+#undef ATAN
+#undef ATAN2
 #undef FLOOR
 #undef CEIL
 #undef ROUND
@@ -41,12 +43,16 @@
 #define LOG(a)      m_log(a)
 #define LOG1P(a)    m_log1p(a)
 #define SQRT(a)     m_sqrt(a)
+#define MIN(a, b)   m_minimum(a, b)
+#define MAX(a, b)   m_maximum(a, b)
 #define POW(a, b)   m_pow(a, b)
 #define TANH(a)     m_tanh(a)
 #define ERF(a)      m_erf(a)
 #define SIGMOID(a)  m_sigmoid(a)
 #define SIN(a)      m_sin(a)
 #define COS(a)      m_cos(a)
+#define ATAN(a)     m_atan(a)
+#define ATAN2(a, b) m_atan2(a, b)
 #define FLOOR(a)    m_floor(a)
 #define CEIL(a)     m_ceil(a)
 #define ROUND(a)    m_round(a)
@@ -59,12 +65,16 @@
 #define LOG(a)      m_log_f64(a)
 #define LOG1P(a)    m_log1p_f64(a)
 #define SQRT(a)     m_sqrt_f64(a)
+#define MIN(a, b)   m_minimum_f64(a, b)
+#define MAX(a, b)   m_maximum_f64(a, b)
 #define POW(a, b)   m_pow_f64(a, b)
 #define TANH(a)     m_tanh_f64(a)
 #define ERF(a)      m_erf_f64(a)
 #define SIGMOID(a)  m_sigmoid_f64(a)
 #define SIN(a)      m_sin_f64(a)
 #define COS(a)      m_cos_f64(a)
+#define ATAN(a)     m_atan_f64(a)
+#define ATAN2(a, b) m_atan2_f64(a, b)
 #define FLOOR(a)    m_floor_f64(a)
 #define CEIL(a)     m_ceil_f64(a)
 #define ROUND(a)    m_round_f64(a)
@@ -91,9 +101,7 @@
 #define MUL(a, b)    ((a) * (b))
 #define NEG(a)       (-(a))
 #define ABS(a)       ((a) <= K(0.0) ? K(0.0) - (a) : (a))
-#define MIN(a, b)    ((a) < (b) || (a) != (a) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SIGN(a)      ((a) > K(0.0) ? K(1.0) : (a) < K(0.0) ? K(-1.0) : (a) != (a) ? (a) : K(0.0))
-#define RELU(a)      ((a) > K(0.0) || (a) != (a) ? (a) : K(0.0))
+#define RELU(a)      ((a) <= K(0.0) ? K(0.0) : (a))
 #define IS_FINITE(a) ((a) - (a) == K(0.0))
 #endif

@@ -58,21 +58,26 @@ void job_close(struct job *j);
 
 status read_text_file(const char *path, struct arena *a, char **out, size_t *size, struct error *e);
 
-/* A data set split into training rows (first) and test rows (last), and batches of it. */
+/* A data set split at random (by the seed; in file order with --no-shuffle: the last rows) into
+ * training and test rows, and batches. */
 struct split {
     struct dataset data;
     const struct array *x, *y;
     int64_t n_train, n_test;
-    int64_t *order; /* row numbers of training, shuffled for the epoch */
+    int64_t *rows;  /* all row numbers: training's first, then the test's */
+    int64_t *order; /* the same, training's shuffled for the epoch */
     unsigned char *batch_x, *batch_y;
     bool is_shuffled;
     uint64_t seed;
 };
+/* --label COLUMN into the data options. */
+status data_label(const struct arguments *a, struct dataset_options *o, struct error *e);
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e);
 void split_epoch(struct split *s, int64_t epoch);
 /* Rows [from, from + n) of the epoch's order as tensors; valid until the next call. */
 void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, struct tensor *y);
-void split_test(const struct split *s, struct tensor *x, struct tensor *y);
+/* The test rows; valid until the next call, and the epoch's order is lost. */
+void split_test(struct split *s, struct tensor *x, struct tensor *y);
 void split_close(struct split *s);
 /* Share of rows whose largest logit is the label's; NaN counts as wrong. */
 double accuracy_of(const struct tensor *logits, const struct tensor *y);

@@ -16,6 +16,7 @@ static const struct option options[] = {
     {"accumulate", "K", "micro-batches a step (default 1)"},
     {"scaler", "MODE", "loss scaler: auto (on for fp16), on, off"},
     {"forward", NULL, "compile the model as it is, without a training step"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of the first parameters (default 1)"},
     {"output", "FILE", "the plan to write (default step.plan); -o FILE works too"},
     {"json", NULL, "print what was built as JSON"},

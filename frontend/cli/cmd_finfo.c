@@ -15,44 +15,60 @@ static status finfo(const struct arguments *a, struct context *c, struct error *
     bool is_json = argument_flag(a, "json"), found = a->n_positional == 0, is_first = true;
     (void)c;
     if (!is_json) {
-        printf("%-7s %5s %14s %14s %14s %16s\n", "dtype", "bytes", "epsilon", "max", "min normal", "min subnormal");
+        printf("%-7s %5s %14s %14s %14s %16s\n", "dtype", "bytes", "epsilon", "max", "min normal",
+               "min subnormal");
     }
     for (int t = 1; t < N_DTYPES; t++) {
         const struct dtype_row *row = &dtype_info[t];
-        if (!dtype_is_float((enum dtype)t) || (a->n_positional > 0 && strcmp(a->positional[0], row->name) != 0)) {
+        if (!dtype_is_float((enum dtype)t) ||
+            (a->n_positional > 0 && strcmp(a->positional[0], row->name) != 0)) {
             continue;
         }
         found = true;
         double subnormal = row->smallest_normal * row->epsilon;
-        printf(is_json ? "%s{\"dtype\": \"%s\", \"bytes\": %u, \"epsilon\": %.17g, \"max\": %.17g, \"min_normal\": %.17g, "
+        printf(is_json ? "%s{\"dtype\": \"%s\", \"bytes\": %u, \"epsilon\": %.17g, \"max\": %.17g, "
+                         "\"min_normal\": %.17g, "
                          "\"min_subnormal\": %.17g}"
                        : "%s%-7s %5u %14.8g %14.8g %14.8g %16.8g\n",
-               is_json ? (is_first ? "[" : ", ") : "", row->name, row->bytes, row->epsilon, row->max, row->smallest_normal, subnormal);
+               is_json ? (is_first ? "[" : ", ") : "", row->name, row->bytes, row->epsilon,
+               row->max, row->smallest_normal, subnormal);
         is_first = false;
     }
     printf("%s", is_json ? "]\n" : "");
     return found ? ATOLL_OK
-                 : fail(e, ATOLL_USAGE, "no float dtype '%s'; there are f8e4m3, f8e5m2, f16, bf16, f32, f64", a->positional[0]);
+                 : fail(e, ATOLL_USAGE,
+                        "no float dtype '%s'; there are f8e4m3, f8e5m2, f16, bf16, f32, f64",
+                        a->positional[0]);
 }
 
-const struct command command_finfo = {"finfo", "[DTYPE] [--json]", "range and resolution of the float dtypes",
-                                      "  atoll finfo\n  atoll finfo bf16 --json\n", finfo_options, ARRAY_LEN(finfo_options), finfo};
+const struct command command_finfo = {"finfo",
+                                      "[DTYPE] [--json]",
+                                      "range and resolution of the float dtypes",
+                                      "  atoll finfo\n  atoll finfo bf16 --json\n",
+                                      finfo_options,
+                                      ARRAY_LEN(finfo_options),
+                                      finfo};
 
 /* ---- data ---- */
 
-static const struct option data_options[] = {{"scale", "X", "factor on the features"},
-                                             {"label", "COLUMN", "CSV label column: name, index, last or none"},
-                                             {"npy", "PREFIX", "write each array as PREFIX_NAME.npy"}};
+static const struct option data_options[] = {
+    {"scale", "X", "factor on the features"},
+    {"label", "COLUMN", "CSV label column: name, index, last or none"},
+    {"npy", "PREFIX", "write each array as PREFIX_NAME.npy"}};
 
 static status write_npy(const char *prefix, const struct array *a, struct error *e)
 {
-    static const char *const codes[N_DTYPES] = {[BOOL] = "|b1", [U8] = "|u1", [I32] = "<i4", [I64] = "<i8", [F16] = "<f2", [F32] = "<f4", [F64] = "<f8"};
+    static const char *const codes[N_DTYPES] = {
+        [BOOL] = "|b1", [U8] = "|u1",  [I32] = "<i4", [I64] = "<i8",
+        [F16] = "<f2",  [F32] = "<f4", [F64] = "<f8"};
     char path[4096], header[512];
     if (codes[a->dtype] == NULL) {
-        return fail(e, ATOLL_DTYPE, "array '%s' is %s, which NPY has no type for", a->name, dtype_info[a->dtype].name);
+        return fail(e, ATOLL_DTYPE, "array '%s' is %s, which NPY has no type for", a->name,
+                    dtype_info[a->dtype].name);
     }
     snprintf(path, sizeof path, "%s_%s.npy", prefix, a->name);
-    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", codes[a->dtype]);
+    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                     codes[a->dtype]);
     for (uint32_t i = 0; i < a->rank; i++) {
         n += snprintf(header + n, sizeof header - (size_t)n, "%lld, ", (long long)a->shape[i]);
     }
@@ -63,8 +79,9 @@ static status write_npy(const char *prefix, const struct array *a, struct error 
     header[n++] = '\n';
     FILE *f = fopen(path, "wb");
     unsigned char length[2] = {(unsigned char)(n & 255), (unsigned char)(n >> 8)};
-    bool ok = f != NULL && fwrite("\x93NUMPY\x01\x00", 1, 8, f) == 8 && fwrite(length, 1, 2, f) == 2 &&
-              fwrite(header, 1, (size_t)n, f) == (size_t)n && fwrite(a->data, 1, a->bytes, f) == a->bytes;
+    bool ok = f != NULL && fwrite("\x93NUMPY\x01\x00", 1, 8, f) == 8 &&
+              fwrite(length, 1, 2, f) == 2 && fwrite(header, 1, (size_t)n, f) == (size_t)n &&
+              fwrite(a->data, 1, a->bytes, f) == a->bytes;
     ok = f != NULL && fclose(f) == 0 && ok;
     return ok ? ATOLL_OK : fail(e, ATOLL_IO, "%s: cannot be written", path);
 }
@@ -80,9 +97,7 @@ static status data(const struct arguments *a, struct context *c, struct error *e
     }
     TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
     o.scale = (float)scale;
-    if (argument(a, "label", NULL) != NULL) {
-        dataset_label(&o, argument(a, "label", ""));
-    }
+    TRY(data_label(a, &o, e));
     TRY(dataset_open(a->positional[0], &o, &d, e));
     status code = ATOLL_OK;
     for (uint32_t i = 0; i < d.n_arrays && code == ATOLL_OK; i++) {
@@ -99,9 +114,14 @@ static status data(const struct arguments *a, struct context *c, struct error *e
     return code;
 }
 
-const struct command command_data = {"data", "FILE [options]", "check a data file, list its arrays, write them as NPY",
-                                     "  atoll data examples/data/digits.csv.gz --scale 0.0625 --npy /tmp/digits\n", data_options,
-                                     ARRAY_LEN(data_options), data};
+const struct command command_data = {
+    "data",
+    "FILE [options]",
+    "check a data file, list its arrays, write them as NPY",
+    "  atoll data examples/data/digits.csv.gz --scale 0.0625 --npy /tmp/digits\n",
+    data_options,
+    ARRAY_LEN(data_options),
+    data};
 
 /* ---- devices ---- */
 
@@ -116,12 +136,20 @@ static status devices(const struct arguments *a, struct context *c, struct error
     context_apply(c, &o);
     plan_features(&features);
     const char *compiler = cc_version(&o.cc, &arena);
-    printf(argument_flag(a, "json") ? "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"contractions\": \"%s\"}\n"
-                                    : "cpu            %s\n  compiler     %s\n  contractions %s\n",
-           features.data, compiler[0] != '\0' ? compiler : "none found: eager only, or load a compiled plan", contraction_library());
+    printf(argument_flag(a, "json")
+               ? "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"contractions\": \"%s\"}\n"
+               : "cpu            %s\n  compiler     %s\n  contractions %s\n",
+           features.data,
+           compiler[0] != '\0' ? compiler : "none found: eager only, or load a compiled plan",
+           contraction_library());
     arena_free(&arena);
     return ATOLL_OK;
 }
 
-const struct command command_devices = {"devices", "[--json]", "the devices and libraries this machine has", "  atoll devices\n",
-                                        device_options, ARRAY_LEN(device_options), devices};
+const struct command command_devices = {"devices",
+                                        "[--json]",
+                                        "the devices and libraries this machine has",
+                                        "  atoll devices\n",
+                                        device_options,
+                                        ARRAY_LEN(device_options),
+                                        devices};

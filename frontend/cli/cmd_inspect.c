@@ -1,4 +1,5 @@
-/* atoll inspect: the graph after any pass, kernels, fusion groups, memory, notes; a plan's contents without running any of it. */
+/* atoll inspect: the graph after any pass, kernels, fusion groups, memory, notes; a plan's contents
+ * without running any of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,9 +16,11 @@ static const struct option options[] = {
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
     {"scaler", "MODE", "auto, on, off"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
-    {"after", "PASS", "print the graph after a pass: simplify, autocast, islands, train_step, decompose"},
+    {"after", "PASS",
+     "print the graph after a pass: simplify, autocast, islands, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL, "print the fusion groups in launch order"},
     {"notes", NULL, "print what the passes decided and why"},
@@ -44,11 +47,12 @@ static void show_groups(const struct compiled *c)
     static const char *const kinds[] = {"rows", "columns", "contraction", "single"};
     for (uint32_t i = 0; i < c->partition.n_groups; i++) {
         const struct group *g = &c->partition.groups[i];
-        printf("%3u %-11s %s:", i, kinds[g->kind], c->symbols[i] != NULL ? c->symbols[i] : "library");
+        printf("%3u %-11s %s:", i, kinds[g->kind],
+               c->symbols[i] != NULL ? c->symbols[i] : "library");
         for (uint32_t m = 0; m < g->n_members; m++) {
             const struct node *n = graph_node(c->primitive, g->members[m]);
-            printf(" %s%s%s%s", op_info[n->op].name, n->name != NULL ? "(%" : "", n->name != NULL ? n->name : "",
-                   n->name != NULL ? ")" : "");
+            printf(" %s%s%s%s", op_info[n->op].name, n->name != NULL ? "(%" : "",
+                   n->name != NULL ? n->name : "", n->name != NULL ? ")" : "");
         }
         printf("\n");
     }
@@ -57,8 +61,8 @@ static void show_groups(const struct compiled *c)
 static void show_notes(const struct notes *notes)
 {
     for (uint32_t i = 0; i < notes->n; i++) {
-        printf("%s: %s%s%s\n", notes->items[i].pass, notes->items[i].node, notes->items[i].node[0] != '\0' ? ": " : "",
-               notes->items[i].text);
+        printf("%s: %s%s%s\n", notes->items[i].pass, notes->items[i].node,
+               notes->items[i].node[0] != '\0' ? ": " : "", notes->items[i].text);
     }
 }
 
@@ -137,7 +141,8 @@ const struct command command_inspect = {
     "inspect",
     "MODEL|PLAN [options]",
     "print the graph after a pass, kernels, fusion groups and the reasons of the passes",
-    "  atoll inspect examples/digits.graph --policy bf16 --notes\n  atoll inspect examples/digits.graph --kernels\n"
+    "  atoll inspect examples/digits.graph --policy bf16 --notes\n  atoll inspect "
+    "examples/digits.graph --kernels\n"
     "  atoll inspect step.plan\n",
     options,
     ARRAY_LEN(options),

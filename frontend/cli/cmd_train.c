@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "runtime/checkpoint.h"
 
 static const struct option options[] = {
     {"data", "FILE",
@@ -22,6 +21,7 @@ static const struct option options[] = {
     {"batch", "N", "rows a step (default 64); the last batch of an epoch may be smaller"},
     {"epochs", "N", "passes over the data (default 10)"},
     {"steps", "N", "stop after so many steps"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
     {"holdout", "SHARE", "share of rows, the last ones, kept for the test (default 0.2)"},
@@ -63,7 +63,18 @@ static status open_model(struct training *t, const char *path, const struct argu
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
     t->job.compile.is_eager = argument_flag(a, "eager");
-    TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
+    if (runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
+        if (e->code != ATOLL_COMPILER) {
+            return e->code;
+        }
+        fprintf(stderr,
+                "atoll train: %s\natoll train: running eagerly instead, with the same bits\n",
+                e->text);
+        *e = (struct error){0};
+        runner_free(&t->runner);
+        t->job.compile.is_eager = true;
+        TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
+    }
     struct compile_options forward = t->job.compile;
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
@@ -181,25 +192,6 @@ static void report(struct training *t, bool is_json)
            skipped);
 }
 
-/* Resuming takes up the data where the checkpoint left it, so that the bits are those of never having stopped. */
-static status resume(struct training *t, const char *path, struct error *e)
-{
-    struct dataset d;
-    TRY(runner_load(&t->runner, path, e));
-    TRY(checkpoint_read(path, &d, e));
-    const char *steps = dataset_metadata(&d, "steps");
-    t->first_step = steps != NULL ? strtoll(steps, NULL, 10) : 0;
-    dataset_close(&d);
-    return ATOLL_OK;
-}
-
-static status save(struct training *t, const char *path, struct error *e)
-{
-    char steps[32];
-    snprintf(steps, sizeof steps, "%lld", (long long)t->steps);
-    return runner_save(&t->runner, path, (const char *const[]){"format", "atoll checkpoint 1", "steps", steps}, 2, e);
-}
-
 static status run_training(struct training *t, const struct arguments *a, struct context *c,
                            struct error *e)
 {
@@ -217,7 +209,9 @@ static status run_training(struct training *t, const struct arguments *a, struct
     TRY(open_model(t, a->positional[0], a, c, e));
     TRY(check_labels(t, e));
     if (argument(a, "resume", NULL) != NULL) {
-        TRY(resume(t, argument(a, "resume", ""), e));
+        /* the data is taken up where the checkpoint left it: the bits are those of never having
+         * stopped */
+        TRY(runner_load(&t->runner, argument(a, "resume", ""), &t->first_step, e));
     }
     for (int64_t epoch = 0; epoch < t->epochs && t->steps < t->max_steps; epoch++) {
         TRY(one_epoch(t, epoch, &p, e));
@@ -226,7 +220,7 @@ static status run_training(struct training *t, const struct arguments *a, struct
         fputc('\n', stderr);
     }
     if (argument(a, "save", NULL) != NULL) {
-        TRY(save(t, argument(a, "save", ""), e));
+        TRY(runner_save(&t->runner, argument(a, "save", ""), t->steps, e));
     }
     report(t, argument_flag(a, "json"));
     return ATOLL_OK;

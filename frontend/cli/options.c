@@ -122,6 +122,11 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
     j->train.accumulate = (int64_t)number;
     TRY(argument_number(a, "seed", 1.0, 0.0, 9e15, &number, e));
     j->seed = (uint64_t)number;
+    const char *rounding = argument(a, "rounding", "strict");
+    j->compile.is_relaxed = strcmp(rounding, "relaxed") == 0;
+    if (!j->compile.is_relaxed && strcmp(rounding, "strict") != 0) {
+        return fail(e, ATOLL_USAGE, "--rounding %s: expected strict or relaxed", rounding);
+    }
     context_apply(c, &j->compile);
     return ATOLL_OK;
 }

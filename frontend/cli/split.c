@@ -1,6 +1,7 @@
 /* Data for training: rows in a fixed or shuffled order, gathered into batches. The shuffle is
  * Fisher-Yates over Philox numbers of (seed, epoch), so a run can be repeated and resumed. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "codegen/prelude/convert.h"
 #include "codegen/prelude/math.h"
 #include "codegen/prelude/philox.h"
+
+enum { SPLIT_STREAM = 0x5e11, EPOCH_STREAM = 0x5eed0000 };
 
 static status check(struct split *s, const char *path, struct error *e)
 {
@@ -23,6 +26,28 @@ static status check(struct split *s, const char *path, struct error *e)
     return ATOLL_OK;
 }
 
+/* Puts the first n of the rows in the order of this stream; file order when nothing is shuffled. */
+static void shuffle(struct split *s, int64_t n, uint64_t stream)
+{
+    for (int64_t i = n - 1; s->is_shuffled && i > 0; i--) {
+        int64_t k = random_u32(s->seed, stream, (uint64_t)i) % (i + 1);
+        int64_t t = s->order[i];
+        s->order[i] = s->order[k];
+        s->order[k] = t;
+    }
+}
+
+status data_label(const struct arguments *a, struct dataset_options *o, struct error *e)
+{
+    const char *label = argument(a, "label", NULL);
+    char text[160];
+    if (label == NULL) {
+        return ATOLL_OK;
+    }
+    snprintf(text, sizeof text, "label=%s", label);
+    return dataset_options_parse(text, o, e);
+}
+
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e)
 {
     struct dataset_options o = {0};
@@ -35,37 +60,32 @@ status split_open(struct split *s, const struct arguments *a, uint64_t seed, str
     TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
     TRY(argument_number(a, "holdout", 0.2, 0.0, 0.9, &holdout, e));
     o.scale = (float)scale;
-    if (argument(a, "label", NULL) != NULL) {
-        dataset_label(&o, argument(a, "label", ""));
-    }
+    TRY(data_label(a, &o, e));
     TRY(dataset_open(path, &o, &s->data, e));
     TRY(check(s, path, e));
     int64_t rows = s->x->shape[0];
     s->n_test = (int64_t)(holdout * (double)rows);
     s->n_train = rows - s->n_test;
     s->order = malloc(sizeof *s->order * (size_t)(rows + 1));
+    s->rows = malloc(sizeof *s->rows * (size_t)(rows + 1));
     s->batch_x = malloc(s->x->bytes + 64);
     s->batch_y = s->y != NULL ? malloc(s->y->bytes + 64) : NULL;
-    if (s->order == NULL || s->batch_x == NULL || (s->y != NULL && s->batch_y == NULL)) {
+    if (s->order == NULL || s->rows == NULL || s->batch_x == NULL ||
+        (s->y != NULL && s->batch_y == NULL)) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "%s: out of memory", path);
     }
     for (int64_t i = 0; i < rows; i++) {
         s->order[i] = i;
     }
+    shuffle(s, rows, SPLIT_STREAM); /* which rows are the test's */
+    memcpy(s->rows, s->order, sizeof *s->rows * (size_t)rows);
     return ATOLL_OK;
 }
 
 void split_epoch(struct split *s, int64_t epoch)
 {
-    for (int64_t i = 0; i < s->n_train; i++) {
-        s->order[i] = i;
-    }
-    for (int64_t i = s->n_train - 1; s->is_shuffled && i > 0; i--) {
-        int64_t k = random_u32(s->seed, 0x5eed0000u + (uint64_t)epoch, (uint64_t)i) % (i + 1);
-        int64_t t = s->order[i];
-        s->order[i] = s->order[k];
-        s->order[k] = t;
-    }
+    memcpy(s->order, s->rows, sizeof *s->order * (size_t)s->n_train);
+    shuffle(s, s->n_train, EPOCH_STREAM + (uint64_t)epoch);
 }
 
 static void gather(const struct split *s, const struct array *from, unsigned char *to,
@@ -91,29 +111,17 @@ void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, str
     }
 }
 
-static void tail(const struct split *s, const struct array *from, struct tensor *out)
+void split_test(struct split *s, struct tensor *x, struct tensor *y)
 {
-    int64_t rows = from->shape[0];
-    size_t row = rows > 0 ? from->bytes / (size_t)rows : 0;
-    *out = (struct tensor){.dtype = from->dtype, .rank = from->rank};
-    memcpy(out->shape, from->shape, sizeof out->shape);
-    out->shape[0] = s->n_test;
-    out->data = (unsigned char *)from->data + (size_t)s->n_train * row;
-}
-
-void split_test(const struct split *s, struct tensor *x, struct tensor *y)
-{
-    *y = (struct tensor){0};
-    tail(s, s->x, x);
-    if (s->y != NULL) {
-        tail(s, s->y, y);
-    }
+    memcpy(s->order, s->rows, sizeof *s->order * (size_t)(s->n_train + s->n_test));
+    split_batch(s, s->n_train, s->n_test, x, y);
 }
 
 void split_close(struct split *s)
 {
     dataset_close(&s->data);
     free(s->order);
+    free(s->rows);
     free(s->batch_x);
     free(s->batch_y);
     *s = (struct split){0};

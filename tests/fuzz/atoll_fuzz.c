@@ -266,7 +266,9 @@ static void print_coverage(struct shared *s)
     }
     printf("%u of %d ops never ran:", never, N_OPS - 1);
     for (uint32_t op = 1; op < N_OPS; op++) {
-        printf(s->covered[op] == 0 ? " %s" : "", op_info[op].name);
+        if (s->covered[op] == 0) {
+            printf(" %s", op_info[op].name);
+        }
     }
     printf("\n");
 }

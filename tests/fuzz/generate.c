@@ -183,7 +183,7 @@ static value number(struct maker *m, unsigned want)
     static const double table[] = {0.0,     1.0,     -1.0, 0.5,    2.0,          3.0,       -0.0,
                                    1e-5,    65504.0, 1e30, 1e-8,   1e-45,        0.1,       -7.0,
                                    1e5,     0.25,    -2.5, 448.0,  3.4028234e38, 1.0 / 3.0, 10.0,
-                                   57344.0, 6e-8f,   1e40, -1e-30, 100.0};
+                                   57344.0, 6e-8,    1e40, -1e-30, 100.0};
     double v = table[draw_below(m->d, ARRAY_LEN(table))];
     if (draw_chance(m->d, 4)) {
         v = draw_chance(m->d, 50) ? (double)__builtin_inf() : (double)__builtin_nan("");
@@ -202,8 +202,10 @@ static value broadcast_leaf(struct maker *m, value a, unsigned want)
 {
     struct shape s = node_of(m, a)->shape;
     uint32_t drop = draw_chance(m->d, 50) ? draw_below(m->d, s.rank + 1) : 0;
-    memmove(&s.dims[0], &s.dims[drop], sizeof s.dims[0] * (s.rank - drop));
     s.rank -= drop;
+    for (uint32_t i = 0; i < s.rank && drop < MAX_RANK - i; i++) {
+        s.dims[i] = s.dims[i + drop];
+    }
     for (uint32_t i = 0; i < s.rank; i++) {
         if (draw_chance(m->d, 25)) {
             s.dims[i] = dim_of(1);

@@ -32,14 +32,14 @@ static inline double reference_rsqrt(double x)
 
 #define SCALAR_ROWS(X)                                                                             \
     X(exp, exp, 1.1)                                                                               \
-    X(expm1, expm1, 1.5)                                                                           \
-    X(log, log, 0.8)                                                                               \
-    X(log1p, log1p, 1.6)                                                                           \
+    X(expm1, expm1, 1.6)                                                                           \
+    X(log, log, 0.9)                                                                               \
+    X(log1p, log1p, 1.7)                                                                           \
     X(tanh, tanh, 1.9)                                                                             \
-    X(erf, erf, 1.7)                                                                               \
-    X(sin, sin, 1.6)                                                                               \
-    X(cos, cos, 1.6)                                                                               \
-    X(sigmoid, reference_sigmoid, 1.9)                                                             \
+    X(erf, erf, 1.9)                                                                               \
+    X(sin, sin, 1.7)                                                                               \
+    X(cos, cos, 1.7)                                                                               \
+    X(sigmoid, reference_sigmoid, 1.7)                                                             \
     X(sqrt, sqrt, 0.5)                                                                             \
     X(rsqrt, reference_rsqrt, 1.5)                                                                 \
     X(atan, atan, 1.5)                                                                             \
@@ -47,7 +47,7 @@ static inline double reference_rsqrt(double x)
     X(ceil, ceil, 0.0)                                                                             \
     X(trunc, trunc, 0.0)                                                                           \
     X(round, nearbyint, 0.0)
-#define SCALAR_POW_BOUND   1.0
+#define SCALAR_POW_BOUND   1.2
 #define SCALAR_ATAN2_BOUND 2.0
 
 #define X(name, reference, bound)                                                                  \

@@ -274,8 +274,53 @@ START_TEST(field_case)
 }
 END_TEST
 
+START_TEST(fc019_negative_max_norm_is_refused)
+{
+    struct graph *g = graph_create("clip");
+    value x = graph_leaf(g, OP_input, "g", F32, (int64_t[]){2}, 1);
+    value norm = graph_leaf(g, OP_input, "norm", F32, NULL, 0);
+    graph_op3(g, OP_clip_grad_norm, x, norm, graph_constant(g, -1.0, F32));
+    ck_assert_msg(strstr(g->error.text, "max_norm must be >= 0, found -1") != NULL, "FC019: %s",
+                  g->error.text);
+    graph_destroy(g);
+}
+END_TEST
+
+/* 100 steps of 6e-4: a f32 master moves, a bf16 parameter stays where it is. */
+START_TEST(fc099_low_parameters_stall)
+{
+    static const enum dtype dtypes[] = {F32, BF16};
+    static const double right[] = {0.9400019645690918, 1.0}, bf16_copy[] = {0.94140625, 1.0};
+    for (uint32_t t = 0; t < ARRAY_LEN(dtypes); t++) {
+        struct graph *g = graph_create("sgd");
+        value p = graph_constant(g, 1.0, dtypes[t]), grad = graph_constant(g, 1.0, dtypes[t]);
+        value lr = graph_constant(g, 6e-4, F64);
+        for (int step = 0; step < 100; step++) {
+            p = graph_op3(g, OP_sgd_update, p, grad, lr);
+        }
+        graph_output(g, "p", p);
+        graph_output(g, "copy", graph_cast(g, p, BF16));
+        struct graph *out = graph_like(g);
+        decompose_pass(g, out, &(struct pass_options){0}, NULL);
+        struct eval e;
+        struct error error = {0};
+        eval_begin(&e, out, NULL);
+        e.rounds = true;
+        ck_assert_msg(eval_run(&e, &error) == ATOLL_OK, "FC099: %s", error.text);
+        double found = e.values[out->outputs[0].value.id][0];
+        ck_assert_msg(fabs(found - right[t]) <= 3e-6, "FC099: %.17g", found);
+        ck_assert(e.values[out->outputs[1].value.id][0] == bf16_copy[t]);
+        eval_end(&e);
+        graph_destroy(out);
+        graph_destroy(g);
+    }
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+    tcase_add_test(tc, fc019_negative_max_norm_is_refused);
+    tcase_add_test(tc, fc099_low_parameters_stall);
     tcase_add_loop_test(tc, field_case, 0, ARRAY_LEN(cases));
 }
 

@@ -23,7 +23,9 @@
 #define ROW_F(kind, op, meaning)  KIND_##kind(op, meaning)
 #define ROW_FI(kind, op, meaning) KIND_##kind(op, meaning)
 #define ROW_C(kind, op, meaning)  KIND_##kind(op, meaning)
-#define ROW_W(kind, op, meaning)  KIND_##kind(op, meaning)
+#define ROW_W(kind, op, meaning)  /* where: its condition is no number */                          \
+    case OP_##op:                                                                                  \
+        return a != 0 ? b : c;
 #define ROW_B(kind, op, meaning)
 #define ROW_ANY(kind, op, meaning)
 #define ROW_X(kind, op, meaning)
@@ -205,18 +207,20 @@ static void check_all(enum op op, const struct tensor *x, uint32_t n, enum dtype
     }
 }
 
-/* Shapes of a, b, c; 1999 elements cross a block, 40000 start threads. */
+/* Shapes of a, b, c; 1100 elements cross a block, 34200 start threads. */
 static const struct {
     uint32_t rank[3];
     int64_t shape[3][4];
 } shapes[] = {
-    {{1, 1, 1}, {{1999}, {1999}, {1999}}},
-    {{2, 1, 0}, {{37, 60}, {60}, {0}}},
+    {{1, 1, 1}, {{1100}, {1100}, {1100}}},
+    {{2, 1, 0}, {{19, 60}, {60}, {0}}},
     {{3, 2, 3}, {{3, 1, 5}, {4, 1}, {3, 4, 5}}},
-    {{2, 2, 1}, {{200, 200}, {200, 1}, {1}}},
+    {{2, 2, 1}, {{190, 180}, {190, 1}, {1}}},
     {{0, 0, 0}, {{0}, {0}, {0}}},
     {{1, 1, 2}, {{0}, {1}, {3, 1}}},
 };
+
+enum { PARALLEL_ROW = 3 };
 
 static enum dtype compute_of(enum op op, enum dtype t)
 {
@@ -254,6 +258,9 @@ START_TEST(elementwise_is_its_meaning)
     }
     for (int t = 1; t < N_DTYPES; t++) {
         for (size_t row = 0; row < ARRAY_LEN(shapes); row++) {
+            if (row == PARALLEL_ROW && t != F32) {
+                continue; /* slow to check one by one, and threads know no dtype */
+            }
             try_op(op, (enum dtype)t, row);
         }
     }

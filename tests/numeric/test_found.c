@@ -1,12 +1,12 @@
 /* Every .graph under tests/fuzz/found was once a difference between fused and eager, or a crash:
  * each is run again with several numbers of threads and must give the same bits. */
-#include <check.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/check_case.h"
+#include "tests/suite.h"
 
 enum { MAX_FOUND = 400 };
 static char paths[MAX_FOUND][400];
@@ -51,20 +51,13 @@ START_TEST(found_case_gives_the_same_bits)
 }
 END_TEST
 
+static void fill(TCase *t)
+{
+    tcase_add_loop_test(t, found_case_gives_the_same_bits, 0, n_paths);
+}
+
 int main(void)
 {
     list_found();
-    Suite *s = suite_create("found");
-    TCase *t = tcase_create("replay");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, found_case_gives_the_same_bits, 0, n_paths);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r), run = srunner_ntests_run(r);
-    srunner_free(r);
-    if (run == 0) {
-        fprintf(stderr, "no checks ran\n");
-    }
-    return failed != 0 || run == 0;
+    return run_suite("found", fill);
 }

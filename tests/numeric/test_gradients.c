@@ -320,6 +320,27 @@ START_TEST(gradient_keeps_dtype)
 }
 END_TEST
 
+START_TEST(empty_keeps_shape)
+{
+    const struct gradient_case *c = &empty_cases[_i];
+    struct problem p = {.float_dtype = F32};
+    double got[MAX_ELEMENTS];
+    build(&p, c->op, c->operands, c->attrs, true);
+    for (uint32_t i = 0; i < p.n_leaves; i++) {
+        fill(&p.leaves[i]);
+    }
+    for (uint32_t i = 0; i < p.n_operands; i++) {
+        if (p.leaves[i].letter == 'f') {
+            value v = p.ready->outputs[gradient_output(&p, i)].value;
+            const struct shape *want = &graph_node(p.built, p.leaves[i].v)->shape;
+            ck_assert(shape_equal(&graph_node(p.ready, v)->shape, want));
+            run(&p, gradient_output(&p, i), true, got);
+        }
+    }
+    finish(&p);
+}
+END_TEST
+
 START_TEST(edge_is_known)
 {
     const struct edge_case *c = &edge_cases[_i];
@@ -414,6 +435,7 @@ static void fill_case(TCase *t)
     tcase_add_loop_test(t, gradient_matches_differences, 0, (int)ARRAY_LEN(gradient_cases));
     tcase_add_loop_test(t, model_matches_differences, 0, (int)ARRAY_LEN(models));
     tcase_add_loop_test(t, gradient_keeps_dtype, 0, 3 * (int)ARRAY_LEN(gradient_cases));
+    tcase_add_loop_test(t, empty_keeps_shape, 0, (int)ARRAY_LEN(empty_cases));
     tcase_add_loop_test(t, edge_is_known, 0, (int)ARRAY_LEN(edge_cases));
     tcase_add_test(t, every_rule_has_a_case);
     tcase_add_test(t, refuses_what_it_cannot_differentiate);

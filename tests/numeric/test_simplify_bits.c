@@ -24,8 +24,9 @@ static uint32_t below(struct draw *d, uint32_t n)
     return (uint32_t)((d->state >> 20) % n);
 }
 
-static const double awkward[] = {1.0,     -0.0, 0.0,  -1.0,      2.0,  0.1,      1e-40, 65504.0,
-                                 65536.0, 3e38, 1e-7, 0.0078125, -3.5, INFINITY, 256.0, 0x1p-24};
+static const double awkward[] = {1.0,     -0.0,    0.0,  -1.0, 2.0,       0.1,  1e-40,
+                                 65504.0, 65536.0, 3e38, 1e-7, 0.0078125, -3.5, (double)INFINITY,
+                                 256.0,   0x1p-24};
 
 static value draw_constant(struct draw *d)
 {
@@ -134,8 +135,18 @@ static struct tensor *lend_leaf(void *context, value v)
 
 static void fill_leaves(struct leaves *l)
 {
-    static const double values[N_ELEMENTS] = {0.0,   -0.0, 1.0,  -2.5,     1e-41,     65504.0,
-                                              -3e38, 0.1,  -7.0, INFINITY, -INFINITY, NAN};
+    static const double values[N_ELEMENTS] = {0.0,
+                                              -0.0,
+                                              1.0,
+                                              -2.5,
+                                              1e-41,
+                                              65504.0,
+                                              -3e38,
+                                              0.1,
+                                              -7.0,
+                                              (double)INFINITY,
+                                              -(double)INFINITY,
+                                              (double)NAN};
     for (int t = 1; t < N_DTYPES; t++) {
         l->tensors[t] = (struct tensor){
             .dtype = (enum dtype)t, .rank = 1, .shape = {N_ELEMENTS}, .data = l->data[t]};

@@ -2,29 +2,15 @@
  * value rounded to its dtype, beside the trajectories of tests/fixtures/training.txt (written by
  * make_training.py). The loss is sum(p gp) + sum(q gq): the gradients are what the fixture says.
  * Tolerances: 2e-6 relative on parameters (f32, 50 steps), 1e-6 on learning rates, exact scaler. */
-#include "ir/eval.h"
-#include "ir/verify.h"
-#include "passes/decompose.h"
-#include "passes/train_step.h"
+#include "training_session.h"
 
-#include "tests/suite.h"
+#include "ir/parse.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZE = 4, MAX_STEPS = 64, MAX_LEAVES = 64 };
-
-/* ---- a step that keeps its state ---- */
-
-struct session {
-    struct graph *g; /* primitives */
-    double *leaves[MAX_LEAVES];
-    value ids[MAX_LEAVES];
-    uint32_t n;
-    struct arena arena;
-    double outputs[16][8]; /* by output, its first 8 elements */
-};
+enum { SIZE = 4, MAX_STEPS = 64 };
 
 static struct graph *graph_of_loss(void)
 {
@@ -37,98 +23,6 @@ static struct graph *graph_of_loss(void)
     value b = graph_reduce(g, OP_sum, graph_op2(g, OP_mul, q, gq), NULL, 0, false);
     graph_output(g, "loss", graph_op2(g, OP_add, a, b));
     return g;
-}
-
-static double *leaf_data(struct session *s, const char *name)
-{
-    value v = graph_find(s->g, name);
-    ck_assert_msg(v.id != 0, "no leaf %s", name);
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->ids[i].id == v.id) {
-            return s->leaves[i];
-        }
-    }
-    return NULL;
-}
-
-static void start(struct session *s, const struct graph *model, const struct train_options *o)
-{
-    struct pass_options p = {.train = o};
-    struct graph *whole = graph_like(model);
-    status code = train_step_pass(model, whole, &p, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", whole->error.text);
-    s->g = graph_like(model);
-    code = decompose_pass(whole, s->g, &p, NULL);
-    ck_assert_msg(code == ATOLL_OK, "%s", s->g->error.text);
-    struct error e = {0};
-    ck_assert_msg(graph_verify(whole, &e) == ATOLL_OK, "%s", e.text);
-    ck_assert_msg(graph_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
-    ck_assert_msg(primitive_verify(s->g, &e) == ATOLL_OK, "%s", e.text);
-    graph_destroy(whole);
-    for (uint32_t i = 1; i < s->g->n_nodes; i++) {
-        const struct node *n = &s->g->nodes[i];
-        if (n->op < OP_input || n->op > OP_scalar) {
-            continue;
-        }
-        int64_t count = shape_count_value(&n->shape, NULL);
-        double *data = ARENA_ARRAY(&s->arena, double, count);
-        const char *init = n->op == OP_input ? "" : node_text(n, "init");
-        for (int64_t k = 0; k < count && strcmp(init, "zeros") != 0; k++) {
-            data[k] = strtod(init, NULL);
-        }
-        ck_assert_uint_lt(s->n, MAX_LEAVES);
-        s->ids[s->n] = (value){i};
-        s->leaves[s->n++] = data;
-    }
-}
-
-static void finish(struct session *s)
-{
-    graph_destroy(s->g);
-    arena_free(&s->arena);
-}
-
-static void take_step(struct session *s)
-{
-    struct eval e = {0};
-    struct error error = {0};
-    struct arena fresh = {0};
-    int64_t symbols[MAX_SYMBOLS] = {0};
-    eval_begin(&e, s->g, symbols);
-    e.rounds = true;
-    for (uint32_t i = 0; i < s->n; i++) {
-        e.values[s->ids[i].id] = s->leaves[i];
-    }
-    status code = eval_run(&e, &error);
-    ck_assert_msg(code == ATOLL_OK, "%s", error.text);
-    for (uint32_t i = 0; i < s->g->n_outputs && i < 16; i++) {
-        value v = s->g->outputs[i].value;
-        int64_t count = eval_count(&e, v) < 8 ? eval_count(&e, v) : 8;
-        memcpy(s->outputs[i], e.values[v.id], (size_t)count * sizeof(double));
-    }
-    /* all updates read the old state: copy first, then write */
-    double **next = ARENA_ARRAY(&fresh, double *, s->g->n_updates + 1);
-    for (uint32_t i = 0; i < s->g->n_updates; i++) {
-        value v = s->g->updates[i].next;
-        next[i] = arena_copy(&fresh, e.values[v.id], (size_t)eval_count(&e, v) * sizeof(double));
-    }
-    for (uint32_t i = 0; i < s->g->n_updates; i++) {
-        value v = s->g->updates[i].leaf;
-        memcpy(e.values[v.id], next[i], (size_t)eval_count(&e, v) * sizeof(double));
-    }
-    arena_free(&fresh);
-    eval_end(&e);
-}
-
-static const double *output(const struct session *s, const char *name)
-{
-    for (uint32_t i = 0; i < s->g->n_outputs; i++) {
-        if (strcmp(s->g->outputs[i].name, name) == 0) {
-            return s->outputs[i];
-        }
-    }
-    ck_abort_msg("no output %s", name);
-    return NULL;
 }
 
 static void start_given(struct session *s, const struct train_options *o)
@@ -409,6 +303,60 @@ START_TEST(cross_entropy_follows)
 }
 END_TEST
 
+static const char *const network =
+    "graph @network(%x: f32[7,4] input, %y: i64[7] input, %w1: f32[6,4] param, %b1: f32[6] param,\n"
+    "    %s: f32[6] param, %t: f32[6] param, %w2: f32[3,6] param, %b2: f32[3] param) {\n"
+    "  %h = linear(%x, %w1, %b1)\n  %a = gelu(%h)\n  %n = layer_norm(%a, %s, %t)\n"
+    "  %z = linear(%n, %w2, %b2)\n  %loss = cross_entropy(%z, %y) {label_smoothing=0.1}\n"
+    "  return loss=%loss\n}\n";
+
+/* Reads six parameters; compares with the session's, or sets them. */
+static void read_parameters(FILE *f, struct session *s, bool compares)
+{
+    char name[8];
+    double numbers[32];
+    int count;
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(fscanf(f, "%7s %d", name, &count), 2);
+        read_numbers(f, numbers, count);
+        double *data = leaf_data(s, name);
+        for (int k = 0; k < count; k++) {
+            ck_assert_msg(!compares || fabs(data[k] - numbers[k]) <= 1e-5,
+                          "%s[%d] is %.9g, expected %.9g", name, k, data[k], numbers[k]);
+        }
+        memcpy(data, numbers, (size_t)count * sizeof *data);
+    }
+}
+
+START_TEST(network_follows)
+{
+    FILE *f = fixture();
+    int steps;
+    double want[2];
+    struct error e = {0};
+    struct graph *model = graph_parse(network, strlen(network), "network", &e);
+    ck_assert_msg(model != NULL, "%s", e.text);
+    struct train_options o = options("adamw,lr=0.02", NULL);
+    o.max_norm = 0.5;
+    struct session s = {0};
+    start(&s, model, &o);
+    ck_assert(find_section(f, "network") && fscanf(f, "%d", &steps) == 1);
+    read_numbers(f, leaf_data(&s, "x"), 28);
+    read_numbers(f, leaf_data(&s, "y"), 7);
+    read_parameters(f, &s, false);
+    for (int i = 0; i < steps; i++) {
+        read_numbers(f, want, 2);
+        take_step(&s);
+        ck_assert_double_le(fabs(output(&s, "loss")[0] - want[0]), 2e-6);
+        ck_assert_double_le(fabs(output(&s, "grad_norm")[0] - want[1]), 2e-5);
+    }
+    read_parameters(f, &s, true);
+    finish(&s);
+    graph_destroy(model);
+    fclose(f);
+}
+END_TEST
+
 /* ---- what PyTorch does not do ---- */
 
 START_TEST(small_scale_overflow_is_seen)
@@ -486,6 +434,29 @@ START_TEST(nonfinite_is_skipped_when_asked)
 }
 END_TEST
 
+/* first_nonfinite counts all parameters of the graph, those without a gradient too. */
+START_TEST(nonfinite_is_placed)
+{
+    const char *text = "graph @i(%idle: f32[] param, %p: f32[] param, %q: f32[] param,\n"
+                       "         %gp: f32[] input, %gq: f32[] input) {\n"
+                       "  %a = mul(%p, %gp)\n  %b = mul(%q, %gq)\n  %loss = add(%a, %b)\n"
+                       "  return loss=%loss\n}\n";
+    struct error e = {0};
+    struct graph *model = graph_parse(text, strlen(text), "placed", &e);
+    ck_assert_msg(model != NULL, "%s", e.text);
+    struct train_options o = options("sgd", NULL);
+    struct session s = {0};
+    start(&s, model, &o);
+    take_step(&s);
+    ck_assert_double_eq(output(&s, "first_nonfinite")[0], -1.0);
+    leaf_data(&s, "gq")[0] = (double)NAN;
+    take_step(&s);
+    ck_assert_double_eq(output(&s, "first_nonfinite")[0], 2.0);
+    finish(&s);
+    graph_destroy(model);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_test(t, optimizers_follow);
@@ -494,10 +465,12 @@ static void fill(TCase *t)
     tcase_add_test(t, schedules_follow);
     tcase_add_test(t, scaler_follows);
     tcase_add_test(t, cross_entropy_follows);
+    tcase_add_test(t, network_follows);
     tcase_add_test(t, small_scale_overflow_is_seen);
     tcase_add_test(t, nonfinite_norm_skips_without_scaler);
     tcase_add_test(t, overflow_skips_the_window);
     tcase_add_test(t, nonfinite_is_skipped_when_asked);
+    tcase_add_test(t, nonfinite_is_placed);
 }
 
 int main(void)

@@ -155,6 +155,13 @@ START_TEST(composites_become_primitives)
             struct graph *g = graph_create("grid");
             enum dtype dtype = takes_bool ? BOOL : float_dtypes[t];
             graph_output(g, "y", make_op(g, op, dtype, which % N_SHAPES, which >= N_SHAPES));
+            bool may_refuse =
+                op == OP_variance || op == OP_batch_norm; /* of nothing, or of one value */
+            if (may_refuse && g->error.code != ATOLL_OK) {
+                ck_assert(which % N_SHAPES != 0);
+                graph_destroy(g);
+                continue;
+            }
             ck_assert_msg(g->error.code == ATOLL_OK, "%s", g->error.text);
             struct graph *out = decompose(g), *again = decompose(out);
             check_output(g, out);

@@ -1,0 +1,252 @@
+/* atoll compare: the same training, eager and fused, under each policy, from the same state and
+ * data; bits compared after every step, and each policy's loss and gradients against the f64
+ * reference. Any different bit makes it exit 1. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "frontend/compare.h"
+
+static const struct option options[] = {
+    {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},
+    {"policies", "LIST", "policies, comma-separated (default fp32,bf16,fp16)"},
+    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
+    {"schedule", "TEXT", "learning-rate schedule"},
+    {"clip", "NORM", "clip gradients to this global norm"},
+    {"accumulate", "K", "micro-batches a step"},
+    {"scaler", "MODE", "loss scaler: auto (on for fp16), on, off"},
+    {"shape", "n=64", "fix symbols to numbers"},
+    {"batch", "N", "rows a step (default 64)"},
+    {"epochs", "N", "passes over the data (default 5)"},
+    {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
+    {"seed", "N", "seed (default 1)"},
+    {"no-shuffle", NULL, "take rows in file order"},
+    {"holdout", "SHARE", "share of rows for the test (default 0.2)"},
+    {"scale", "X", "factor on the features"},
+    {"label", "COLUMN", "CSV label column"},
+    {"min-accuracy", "A", "fail when a test accuracy is below (default 0)"},
+    {"values", NULL, "print the precision error of every output and gradient"},
+    {"json", NULL, "print as JSON lines"},
+};
+
+struct side {
+    struct runner runner;
+    double seconds, accuracy;
+};
+
+struct precision {
+    struct closeness loss, worst;
+    char worst_name[64];
+    bool prints, is_json;
+    const char *policy;
+};
+
+static void on_value(void *context, const char *name, const struct closeness *c)
+{
+    struct precision *p = context;
+    if (strcmp(name, "loss") == 0) {
+        p->loss = *c;
+    } else if (strncmp(name, "grad:", 5) == 0 &&
+               (c->relative_l2 >= p->worst.relative_l2 || isnan(c->relative_l2))) {
+        p->worst = *c;
+        snprintf(p->worst_name, sizeof p->worst_name, "%.60s", name);
+    }
+    if (p->prints) {
+        printf(p->is_json ? "{\"policy\": \"%s\", \"value\": \"%s\", \"max_abs\": %.6g, "
+                            "\"max_ulp\": %.6g, \"relative_l2\": %.6g, "
+                            "\"cosine\": %.9g, \"nonfinite\": %llu}\n"
+                          : "  %-6s %-14s max abs %-11.4g max ulp %-11.4g relative L2 %-11.4g "
+                            "cosine %.9f nonfinite %llu\n",
+               p->policy, name, c->max_abs, c->max_ulp, c->relative_l2, c->cosine,
+               (unsigned long long)c->nonfinite);
+    }
+}
+
+static status step_side(struct side *s, const struct tensor *x, const struct tensor *y,
+                        struct error *e)
+{
+    double start = seconds_now();
+    TRY(runner_input(&s->runner, "x", x, e));
+    if (y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0) {
+        TRY(runner_input(&s->runner, "y", y, e));
+    }
+    TRY(runner_step(&s->runner, e));
+    s->seconds += seconds_now() - start;
+    return ATOLL_OK;
+}
+
+static status test_side(struct side *s, const struct job *j, struct split *split, struct error *e)
+{
+    struct runner forward = {0};
+    struct compile_options o = j->compile;
+    struct tensor x, y;
+    o.train = NULL;
+    o.is_eager = true;
+    o.dump = NULL;
+    s->accuracy = (double)NAN;
+    split_test(split, &x, &y);
+    if (y.data == NULL || split->n_test == 0) {
+        return ATOLL_OK;
+    }
+    status code = runner_open(&forward, j->model, &o, j->seed, e);
+    if (code == ATOLL_OK) {
+        runner_copy_leaves(&forward, &s->runner);
+        struct side f = {.runner = forward};
+        code = step_side(&f, &x, &y, e);
+        forward = f.runner;
+        struct tensor logits = runner_output(&forward, "logits");
+        s->accuracy =
+            code == ATOLL_OK && logits.data != NULL ? accuracy_of(&logits, &y) : (double)NAN;
+    }
+    runner_free(&forward);
+    return code;
+}
+
+static uint32_t count_islands(const struct graph *g)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 1; g != NULL && i < g->n_nodes; i++) {
+        most = g->nodes[i].island > most ? g->nodes[i].island : most;
+    }
+    return most;
+}
+
+static void print_row(const struct job *j, struct side *s, int64_t steps,
+                      const struct bit_count *bits, const struct precision *p, bool is_json)
+{
+    const char *form =
+        is_json ? "{\"policy\": \"%s\", \"mode\": \"%s\", \"test_accuracy\": %.6f, \"step_us\": "
+                  "%.2f, \"peak_bytes\": %zu, "
+                  "\"accepted\": %.0f, \"skipped\": %.0f, \"islands\": %u, \"values\": %llu, "
+                  "\"different\": %llu, "
+                  "\"loss_error\": %.4g, \"gradient_error\": %.4g, \"worst_gradient\": \"%s\"}\n"
+                : "%-14s %-6s %9.4f %10.1f %12zu %6.0f/%-5.0f %8u %14llu %9llu %11.3g %11.3g  %s\n";
+    printf(form, j->compile.policy->name, s->runner.is_eager ? "eager" : "fused", s->accuracy,
+           steps > 0 ? s->seconds / (double)steps * 1e6 : 0.0, s->runner.peak_bytes,
+           runner_number(&s->runner, "accepted"), runner_number(&s->runner, "skipped"),
+           count_islands(s->runner.compiled.step), (unsigned long long)bits->compared,
+           (unsigned long long)bits->different, p->loss.max_abs, p->worst.relative_l2,
+           p->worst_name);
+    fflush(stdout);
+}
+
+static status train_both(struct side sides[2], struct split *split, int64_t batch, int64_t epochs,
+                         int64_t *steps, struct bit_count *bits, struct error *e)
+{
+    struct tensor x, y;
+    for (int64_t epoch = 0; epoch < epochs; epoch++) {
+        split_epoch(split, epoch);
+        for (int64_t row = 0; row < split->n_train; row += batch) {
+            split_batch(split, row, split->n_train - row < batch ? split->n_train - row : batch, &x,
+                        &y);
+            TRY(step_side(&sides[0], &x, &y, e));
+            TRY(step_side(&sides[1], &x, &y, e));
+            compare_runners(bits, &sides[0].runner, &sides[1].runner, false);
+            ++*steps;
+        }
+    }
+    compare_runners(bits, &sides[0].runner, &sides[1].runner, true);
+    return ATOLL_OK;
+}
+
+static status compare_policy(struct job *j, struct split *split, const struct arguments *a,
+                             int64_t batch, int64_t epochs, struct bit_count *total, double *low,
+                             struct error *e)
+{
+    struct side sides[2];
+    struct bit_count bits = {0};
+    struct precision p = {.prints = argument_flag(a, "values"),
+                          .is_json = argument_flag(a, "json")};
+    struct tensor x, y;
+    int64_t steps = 0;
+    p.policy = j->compile.policy->name;
+    memset(sides, 0, sizeof sides);
+    split_epoch(split, 0);
+    split_batch(split, 0, split->n_train < batch ? split->n_train : batch, &x, &y);
+    status code = compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e);
+    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
+        j->compile.is_eager = i == 0;
+        code = runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e);
+    }
+    code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
+    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
+        code = test_side(&sides[i], j, split, e);
+        print_row(j, &sides[i], steps, &bits, &p, p.is_json);
+        *low = fmin(*low, sides[i].accuracy);
+    }
+    total->compared += bits.compared;
+    total->different += bits.different;
+    if (bits.different > 0 && total->first[0] == '\0') {
+        snprintf(total->first, sizeof total->first, "%.20s: %.100s", p.policy, bits.first);
+    }
+    runner_free(&sides[0].runner);
+    runner_free(&sides[1].runner);
+    return code;
+}
+
+static status compare_all(struct job *j, struct split *split, const struct arguments *a,
+                          struct error *e)
+{
+    struct bit_count total = {0};
+    double batch, epochs, wanted, low = 1.0;
+    TRY(argument_number(a, "batch", 64, 1, 1e9, &batch, e));
+    TRY(argument_number(a, "epochs", 5, 0, 1e6, &epochs, e));
+    TRY(argument_number(a, "min-accuracy", 0, 0, 1, &wanted, e));
+    bool is_json = argument_flag(a, "json");
+    if (!is_json) {
+        printf("%-14s %-6s %9s %10s %12s %12s %8s %14s %9s %11s %11s\n", "policy", "mode",
+               "test acc", "step us", "peak bytes", "acc./skipped", "islands", "values",
+               "bits diff", "loss error", "grad error");
+    }
+    char *list = arena_copy_text(&j->arena, argument(a, "policies", "fp32,bf16,fp16"));
+    for (char *name = list, *next; name != NULL; name = next) {
+        next = strchr(name, ',');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        TRY(job_policy(j, name, a, e));
+        TRY(compare_policy(j, split, a, (int64_t)batch, (int64_t)epochs, &total, &low, e));
+    }
+    if (!is_json) {
+        printf("fused == eager: %llu values compared, %llu with different bits\n"
+               "loss error, grad error: eager against the f64 reference of the original graph "
+               "(absolute; relative L2 of the worst "
+               "gradient)\n",
+               (unsigned long long)total.compared, (unsigned long long)total.different);
+    }
+    if (total.different > 0 && !j->compile.is_relaxed) {
+        return fail(e, ATOLL_CHECK_FAILED, "fused differs from eager, first at %s", total.first);
+    }
+    return low >= wanted ? ATOLL_OK
+                         : fail(e, ATOLL_CHECK_FAILED, "test accuracy %.4f, expected at least %.4f",
+                                low, wanted);
+}
+
+static status run(const struct arguments *a, struct context *c, struct error *e)
+{
+    struct job j = {0};
+    struct split split = {0};
+    if (a->n_positional != 1) {
+        return fail(e, ATOLL_USAGE, "expected one MODEL; hint: atoll compare MODEL --data FILE");
+    }
+    status code = job_open(&j, a->positional[0], a, c, e);
+    code = code == ATOLL_OK ? split_open(&split, a, j.seed, e) : code;
+    code = code == ATOLL_OK ? compare_all(&j, &split, a, e) : code;
+    split_close(&split);
+    job_close(&j);
+    return code;
+}
+
+const struct command command_compare = {
+    "compare",
+    "MODEL --data FILE [options]",
+    "run {eager, fused} x policies from the same state; bits, accuracy, speed, and error against "
+    "f64",
+    "  atoll compare examples/digits.graph --data examples/data/digits.csv.gz --scale 0.0625 "
+    "--policies fp32,bf16,fp16\n",
+    options,
+    ARRAY_LEN(options),
+    run,
+};
