@@ -193,6 +193,9 @@ static void child(struct options *o, struct shared *s, uint32_t job, double unti
             break;
         }
         s->current[job] = number;
+        if (number % 500 == 0 && number > o->first) {
+            fprintf(stderr, "graph %" PRIu64 "\n", number);
+        }
         one_graph(o, s, number);
     }
     fflush(stdout);

@@ -43,6 +43,14 @@ value keep(struct maker *m, value v)
     return v;
 }
 
+/* Some that the text form must quote or keep apart from its own numbering. */
+static const char *any_name(struct maker *m)
+{
+    static const char *const odd[] = {"a b", "\"", "v3", "x.1", "h", "update", "1e5", "\\n"};
+    return draw_chance(m->d, 90) ? arena_text(&m->g->arena, "h%u", m->g->n_nodes)
+                                 : odd[draw_below(m->d, ARRAY_LEN(odd))];
+}
+
 value make(struct maker *m, enum op op, const value *operands, uint32_t n, const struct attr *attrs,
            uint32_t n_attrs)
 {
@@ -51,8 +59,7 @@ value make(struct maker *m, enum op op, const value *operands, uint32_t n, const
             return (value){0};
         }
     }
-    m->g->origin_name =
-        draw_chance(m->d, 20) ? arena_text(&m->g->arena, "h%u", m->g->n_nodes) : NULL;
+    m->g->origin_name = draw_chance(m->d, 20) ? any_name(m) : NULL;
     value v = keep(m, graph_add(m->g, op, operands, n, attrs, n_attrs));
     m->g->origin_name = NULL;
     return v;

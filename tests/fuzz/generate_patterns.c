@@ -108,6 +108,24 @@ static value free_state(struct maker *m)
     return new_leaf(m, OP_state, any_dtype(m, WANT_NUMBER), &s);
 }
 
+/* s read in another order than it is written: one slice of it for all, or transposed. */
+static value read_across(struct maker *m, value s)
+{
+    const struct shape *shape = &node_of(m, s)->shape;
+    bool is_square = shape->rank == 2 && dim_equal(shape->dims[0], shape->dims[1]);
+    if (is_square && draw_chance(m->d, 70)) {
+        return make(m, OP_transpose, &s, 1, NULL, 0);
+    }
+    if (shape->rank == 0) {
+        return s;
+    }
+    uint32_t axis = draw_below(m->d, shape->rank);
+    int64_t size = shape->dims[axis].factor, at = draw_below(m->d, (uint32_t)size);
+    struct attr attrs[3] = {attr_int("axis", axis), attr_int("start", at),
+                            attr_int("stop", at + 1)};
+    return make(m, OP_slice, &s, 1, attrs, 3);
+}
+
 /* state <- f(state, other), other of its shape or spread over it. */
 static void step_state(struct maker *m)
 {
@@ -118,8 +136,8 @@ static void step_state(struct maker *m)
     uint32_t rounds = 1 + draw_below(m->d, 3);
     for (uint32_t i = 0; i < rounds && next.id != 0; i++) {
         value o[2] = {next, partner(m, s, WANT_NUMBER)};
-        if (draw_chance(m->d, 30)) {
-            o[1] = s;
+        if (draw_chance(m->d, 40)) {
+            o[1] = draw_chance(m->d, 50) ? s : read_across(m, s);
         }
         next = make(m, any_binary(m), o, 2, NULL, 0);
     }
