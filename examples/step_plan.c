@@ -1,10 +1,6 @@
-/* Trains from a compiled plan: no compiler, no Python, one library.
- *
- *     step_plan PLAN FEATURES.npy LABELS.npy BATCH STEPS CHECKPOINT.safetensors
- *
- * FEATURES is f32 [rows, columns], LABELS i64 [rows], as NumPy writes them; rows are taken in
- * order, BATCH at a time, and the last batch of a pass may be smaller. Prints the loss now and then
- * and writes a checkpoint at the end. */
+/* Trains from a compiled plan: no compiler, no Python, one library. FEATURES is f32 [rows,
+ * columns], LABELS i64 [rows]; rows are taken in order, BATCH at a time; the last batch may be
+ * smaller. step_plan PLAN FEATURES.npy LABELS.npy BATCH STEPS CHECKPOINT.safetensors */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +49,11 @@ int main(int argc, char **argv)
     }
     float *x = read_npy(argv[2], sizeof(float), size);
     int64_t *y = read_npy(argv[3], sizeof(int64_t), labels);
-    int64_t batch =
-        atoll_plan_open(argv[1], &plan, &error) == ATOLL_OK ? strtoll(argv[4], NULL, 10) : 0;
-    int64_t steps = x != NULL && y != NULL && batch > 0 ? strtoll(argv[5], NULL, 10) : 0;
+    int64_t batch = strtoll(argv[4], NULL, 10), steps = 0;
+    if (atoll_plan_open(argv[1], &plan, &error) == ATOLL_OK && x != NULL && y != NULL &&
+        batch > 0) {
+        steps = strtoll(argv[5], NULL, 10);
+    }
     for (int64_t step = 0, row = 0; step < steps && error.code == ATOLL_OK;
          step++, row = row < size[0] ? row : 0) {
         int64_t n = size[0] - row < batch ? size[0] - row : batch;
@@ -67,11 +65,10 @@ int main(int argc, char **argv)
             printf("step %lld  loss %.6f\n", (long long)step, atoll_plan_number(plan, "loss"));
         }
     }
-    if (plan != NULL && error.code == ATOLL_OK) {
-        atoll_plan_save(plan, argv[6], &error);
-    }
-    if (error.code != ATOLL_OK) {
-        fprintf(stderr, "step_plan: %s\n", error.text);
+    if (steps > 0 && error.code == ATOLL_OK && atoll_plan_save(plan, argv[6], &error) == ATOLL_OK) {
+        printf("wrote %s\n", argv[6]);
+    } else {
+        fprintf(stderr, "step_plan: %s\n", error.code != ATOLL_OK ? error.text : "nothing to do");
     }
     atoll_plan_close(plan);
     free(x);

@@ -73,6 +73,8 @@ struct split {
 /* --label COLUMN into the data options. */
 status data_label(const struct arguments *a, struct dataset_options *o, struct error *e);
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e);
+/* A label that is no class of the graph's logits is refused before the first step. */
+status split_check_labels(const struct split *s, const struct graph *g, struct error *e);
 void split_epoch(struct split *s, int64_t epoch);
 /* Rows [from, from + n) of the epoch's order as tensors; valid until the next call. */
 void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, struct tensor *y);

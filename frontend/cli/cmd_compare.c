@@ -170,6 +170,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
         j->compile.is_eager = i == 0;
         code = runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e);
     }
+    code = code == ATOLL_OK ? split_check_labels(split, runner_graph(&sides[0].runner), e) : code;
     code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
         code = test_side(&sides[i], j, split, e);

@@ -150,32 +150,6 @@ static status one_epoch(struct training *t, int64_t epoch, const struct progress
     return ATOLL_OK;
 }
 
-/* A label that is no class would read past the weights' rows: refuse it before the first step. */
-static status check_labels(const struct training *t, struct error *e)
-{
-    const struct graph *g = runner_graph(&t->runner);
-    if (t->split.y == NULL || t->split.y->dtype != I64) {
-        return ATOLL_OK;
-    }
-    int64_t classes = -1;
-    for (uint32_t i = 0; i < g->n_outputs; i++) {
-        const struct node *n = graph_node(g, g->outputs[i].value);
-        if (strcmp(g->outputs[i].name, "logits") == 0 && n->shape.rank == 2 &&
-            dim_is_static(n->shape.dims[1])) {
-            classes = n->shape.dims[1].factor;
-        }
-    }
-    const int64_t *y = t->split.y->data;
-    for (int64_t i = 0; classes >= 0 && i < t->split.y->shape[0]; i++) {
-        if (y[i] < 0 || y[i] >= classes) {
-            return fail(e, ATOLL_DATA,
-                        "data row %lld: label %lld, but the model has classes 0 to %lld",
-                        (long long)(i + 1), (long long)y[i], (long long)(classes - 1));
-        }
-    }
-    return ATOLL_OK;
-}
-
 static void report(struct training *t, bool is_json)
 {
     double accepted = runner_number(&t->runner, "accepted"),
@@ -207,7 +181,7 @@ static status run_training(struct training *t, const struct arguments *a, struct
     t->max_steps = (int64_t)steps;
     TRY(split_open(&t->split, a, (uint64_t)seed, e));
     TRY(open_model(t, a->positional[0], a, c, e));
-    TRY(check_labels(t, e));
+    TRY(split_check_labels(&t->split, runner_graph(&t->runner), e));
     if (argument(a, "resume", NULL) != NULL) {
         /* the data is taken up where the checkpoint left it: the bits are those of never having
          * stopped */

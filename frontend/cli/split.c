@@ -82,6 +82,30 @@ status split_open(struct split *s, const struct arguments *a, uint64_t seed, str
     return ATOLL_OK;
 }
 
+status split_check_labels(const struct split *s, const struct graph *g, struct error *e)
+{
+    if (s->y == NULL || s->y->dtype != I64) {
+        return ATOLL_OK;
+    }
+    int64_t classes = -1;
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        const struct node *n = graph_node(g, g->outputs[i].value);
+        if (strcmp(g->outputs[i].name, "logits") == 0 && n->shape.rank == 2 &&
+            dim_is_static(n->shape.dims[1])) {
+            classes = n->shape.dims[1].factor;
+        }
+    }
+    const int64_t *y = s->y->data;
+    for (int64_t i = 0; classes >= 0 && i < s->y->shape[0]; i++) {
+        if (y[i] < 0 || y[i] >= classes) {
+            return fail(e, ATOLL_DATA,
+                        "data row %lld: label %lld, but the model has classes 0 to %lld",
+                        (long long)(i + 1), (long long)y[i], (long long)(classes - 1));
+        }
+    }
+    return ATOLL_OK;
+}
+
 void split_epoch(struct split *s, int64_t epoch)
 {
     memcpy(s->order, s->rows, sizeof *s->order * (size_t)s->n_train);

@@ -21,6 +21,10 @@
 
 #include "atoll/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Filled in by a failing call: one line saying what was found, what was expected, where, and what
  * to do. Zero-initialise; the first failure stays until you set code to ATOLL_OK. Every `error`
  * argument may be NULL. */
@@ -83,5 +87,9 @@ atoll_status atoll_plan_load(atoll_plan *plan, const char *path, atoll_error *er
  * and state. */
 size_t atoll_plan_peak_bytes(const atoll_plan *plan);
 size_t atoll_plan_state_bytes(const atoll_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

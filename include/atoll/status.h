@@ -8,7 +8,15 @@ typedef enum atoll_status {
 #undef X
 } atoll_status;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The text of a status, a static string; never NULL. */
 const char *atoll_status_text(atoll_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
