@@ -195,9 +195,7 @@ static status fill_attrs(struct graph *g, struct node *n, const struct attr *att
 
 /* ---- adding nodes ---- */
 
-/* scaled(S) flows from operands to every float result; unscale ends it, scale_loss starts it. The
- * verifier judges. */
-static uint32_t scale_of(const struct graph *g, const struct node *n)
+uint32_t node_scale(const struct graph *g, const struct node *n)
 {
     if (n->op == OP_unscale || !dtype_is_float(n->dtype)) {
         return 0;
@@ -241,7 +239,7 @@ value graph_add(struct graph *g, enum op op, const value *operands, uint32_t n_o
     if (fill_attrs(g, &n, attrs, n_attrs) != ATOLL_OK || infer_node(g, &n) != ATOLL_OK) {
         return (value){0};
     }
-    n.scale = scale_of(g, &n);
+    n.scale = node_scale(g, &n);
     g->nodes = arena_grow(&g->arena, g->nodes, g->n_nodes, &g->node_capacity, sizeof *g->nodes);
     g->nodes[g->n_nodes] = n;
     return (value){g->n_nodes++};

@@ -150,6 +150,9 @@ struct graph *graph_like(const struct graph *g);
  * pass. */
 void graph_finish(struct graph *out, const struct graph *in, const value *map);
 
+/* The scaled(S) tag a node gets from its operands: it flows to every float result; unscale ends it,
+ * scale_loss starts it. 0: none. */
+uint32_t node_scale(const struct graph *g, const struct node *n);
 /* Axes of a reduction, normalised: negative resolved, empty = all; returns a bit mask. */
 uint32_t node_axes(const struct node *n, uint32_t operand_rank);
 

@@ -300,23 +300,6 @@ static bool needs_unscaled(enum op op)
     }
 }
 
-/* What the tag of a node must be, given its operands'. */
-static uint32_t expected_scale(const struct graph *g, const struct node *n)
-{
-    if (n->op == OP_unscale || !dtype_is_float(n->dtype)) {
-        return 0;
-    }
-    if (n->op == OP_scale_loss) {
-        return n->operands[1].id;
-    }
-    for (uint32_t i = 0; i < n->n_operands; i++) {
-        if (graph_node(g, n->operands[i])->scale != 0) {
-            return graph_node(g, n->operands[i])->scale;
-        }
-    }
-    return 0;
-}
-
 static status check_scale(struct checker *c, uint32_t id)
 {
     const struct graph *g = c->g;
@@ -348,7 +331,7 @@ static status check_scale(struct checker *c, uint32_t id)
         }
         first = operand;
     }
-    uint32_t expected = expected_scale(g, n);
+    uint32_t expected = node_scale(g, n);
     if (n->scale != expected) {
         return broken(c, V020, id, "found tag %s, expected %s; hint: add the node with graph_add",
                       n->scale == 0           ? "none"
