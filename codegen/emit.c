@@ -67,7 +67,7 @@ void emit_decode(struct text *t, const struct kernel *k, uint32_t from, uint32_t
     }
 }
 
-static void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
+void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
 {
     bool is_first = m->offset.factor == 0;
     if (!is_first) {
