@@ -157,7 +157,7 @@ static status build_library(struct compiled *c, const struct compile_options *o,
                             const struct unique *unique, struct error *e)
 {
     struct text units[2];
-    if (c->n_kernels == 0) {
+    if (c->n_kernels == 0 || o->skips_c) {
         return ATOLL_OK;
     }
     uint32_t n = write_units(c, unique, units);
@@ -191,8 +191,11 @@ static status build_program(struct compiled *out, const struct compile_options *
     }
     TRY(program_build(out->primitive, &out->partition, out->kernels, out->symbols, &out->program,
                       e));
-    return out->n_kernels > 0 ? program_link(&out->program, find_kernel, out->library, e)
-                              : ATOLL_OK;
+    if (o->n_cuda_archs > 0) {
+        TRY(compile_cuda(out, o, e));
+    }
+    return out->library != NULL ? program_link(&out->program, find_kernel, out->library, e)
+                                : ATOLL_OK;
 }
 
 /* Everything in between allocates from arenas that `out` owns, so running out of memory leaves by
@@ -255,6 +258,7 @@ void compiled_free(struct compiled *c)
 {
     program_free(&c->program);
     library_close(c->library);
+    cuda_code_free(&c->cuda);
     if (c->step != c->primitive) {
         graph_destroy(c->step);
     }

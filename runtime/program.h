@@ -18,7 +18,8 @@ struct launch {
     value node;         /* the node of a CONTRACTION or SINGLE; the last member of a KERNEL */
     uint32_t n_reads;   /* args[0..n_reads) are read, the rest written */
     uint32_t n_args;
-    const value *args;   /* values whose memory is passed, in order */
+    const value *args;       /* values whose memory is passed, in order */
+    struct cuda_kernel cuda; /* KERNEL, SINGLE: no stages when not compiled for CUDA */
     bool is_single_pass; /* each element is read before it is written: updates may go in place */
 };
 

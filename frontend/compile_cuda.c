@@ -1,0 +1,161 @@
+/* Groups to CUDA kernels: text by the printers, equal texts once, dealt to units that NVRTC
+ * compiles side by side, for each architecture asked for. Runs after the program is built: launch i
+ * is group i. */
+#include "compile_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "codegen/emit_cuda.h"
+#include "frontend/compile.h"
+
+enum { UNIT_KERNELS = 16, MAX_UNITS = 64 };
+
+struct emitted {
+    const char *text; /* with the name K */
+    const char *name;
+    uint32_t group;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static status emit_group(struct compiled *c, uint32_t i, struct text *t, const char *name,
+                         struct cuda_kernel *out, struct error *e)
+{
+    const struct group *group = &c->partition.groups[i];
+    if (group->kind == GROUP_SINGLE) {
+        return emit_single_cuda(t, c->primitive, group->members[0], name, &c->arena, out, e);
+    }
+    emit_kernel_cuda(t, &c->kernels[i], name, &c->arena, out);
+    return ATOLL_OK;
+}
+
+static const char *name_of(struct compiled *c, uint32_t group, uint32_t n)
+{
+    const struct group *g = &c->partition.groups[group];
+    const struct node *last = graph_node(c->primitive, g->members[g->n_members - 1]);
+    const char *first = op_info[graph_node(c->primitive, g->members[0])->op].name;
+    return g->n_members == 1 ? arena_text(&c->arena, "k%u_%s", n, first)
+                             : arena_text(&c->arena, "k%u_%s_%s", n, first, op_info[last->op].name);
+}
+
+/* Emits every group; launches with equal text share a name. */
+static status emit_groups(struct compiled *c, struct emitted *emitted, struct error *e)
+{
+    for (uint32_t i = 0; i < c->partition.n_groups; i++) {
+        if (c->partition.groups[i].kind == GROUP_CONTRACTION) {
+            continue;
+        }
+        struct text t = {.arena = &c->arena}, named = {.arena = &c->arena};
+        struct cuda_kernel *out = &c->program.launches[i].cuda;
+        const char *comment = c->kernels[i].comment;
+        c->kernels[i].comment = "";
+        status code = emit_group(c, i, &t, "K", out, e);
+        c->kernels[i].comment = comment;
+        TRY(code);
+        uint32_t at = 0;
+        while (at < c->cuda.n_kernels && strcmp(emitted[at].text, t.data) != 0) {
+            at++;
+        }
+        if (at == c->cuda.n_kernels) {
+            emitted[c->cuda.n_kernels++] = (struct emitted){t.data, name_of(c, i, at), i};
+            c->cuda.n_functions += out->n_stages;
+        }
+        TRY(emit_group(c, i, &named, emitted[at].name, out, e)); /* for the stages' symbols */
+    }
+    return ATOLL_OK;
+}
+
+static status write_units(struct compiled *c, const struct emitted *emitted, struct error *e)
+{
+    struct cuda_code *code = &c->cuda;
+    code->n_units = (code->n_kernels + UNIT_KERNELS - 1) / UNIT_KERNELS;
+    code->n_units = code->n_units < 2 && code->n_kernels > 3 ? 2 : code->n_units;
+    code->n_units = code->n_units > MAX_UNITS ? MAX_UNITS : code->n_units;
+    code->sources = ARENA_ARRAY(&c->arena, const char *, code->n_units + 1);
+    for (uint32_t u = 0; u < code->n_units; u++) {
+        struct kernel *mine = ARENA_ARRAY(&c->arena, struct kernel, code->n_kernels + 1);
+        struct text t = {.arena = &c->arena};
+        uint32_t n = 0;
+        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+            if (c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
+                mine[n++] = c->kernels[emitted[i].group];
+            }
+        }
+        emit_prologue_cuda(&t, mine, n);
+        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+            struct cuda_kernel again;
+            TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+        }
+        code->sources[u] = t.data;
+    }
+    return ATOLL_OK;
+}
+
+static void dump_unit(const struct compile_options *o, uint32_t unit, const char *kind,
+                      const char *text)
+{
+    char name[64];
+    if (o->dump != NULL && text != NULL) {
+        snprintf(name, sizeof name, "kernels_%u.%s", unit, kind);
+        o->dump(o->dump_context, name, text);
+    }
+}
+
+static status compile_units(struct compiled *c, const struct compile_options *o,
+                            const struct nvrtc *nvrtc, struct error *e)
+{
+    struct cuda_code *code = &c->cuda;
+    code->archs = calloc(o->n_cuda_archs, sizeof *code->archs);
+    code->images = calloc((size_t)o->n_cuda_archs * code->n_units + 1, sizeof *code->images);
+    if (code->archs == NULL || code->images == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    for (uint32_t u = 0; u < code->n_units; u++) {
+        dump_unit(o, u, "cu", code->sources[u]);
+    }
+    for (uint32_t a = 0; a < o->n_cuda_archs; a++) {
+        struct nvrtc_image *images = &code->images[a * code->n_units];
+        snprintf(code->archs[a], sizeof *code->archs, "%s", o->cuda_archs[a]);
+        code->n_archs = a + 1;
+        status result =
+            nvrtc_compile(nvrtc, code->archs[a], code->sources, code->n_units, 4, images, e);
+        for (uint32_t u = 0; u < code->n_units; u++) {
+            dump_unit(o, u, "log", images[u].log);
+            dump_unit(o, u, "ptx", images[u].ptx);
+        }
+        TRY(result);
+    }
+    return ATOLL_OK;
+}
+
+status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e)
+{
+    struct emitted *emitted = ARENA_ARRAY(&c->arena, struct emitted, c->partition.n_groups + 1);
+    struct nvrtc *nvrtc = NULL;
+    TRY(emit_groups(c, emitted, e));
+    TRY(write_units(c, emitted, e));
+    double start = now();
+    TRY(nvrtc_open(o->libnvrtc, &nvrtc, e));
+    status code = compile_units(c, o, nvrtc, e);
+    nvrtc_close(nvrtc);
+    c->cuda.seconds = now() - start;
+    return code;
+}
+
+void cuda_code_free(struct cuda_code *code)
+{
+    if (code->images != NULL) {
+        nvrtc_images_free(code->images, code->n_archs * code->n_units);
+    }
+    free(code->images);
+    free(code->archs);
+    *code = (struct cuda_code){0};
+}

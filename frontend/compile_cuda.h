@@ -1,0 +1,23 @@
+/* The CUDA side of the conductor: the groups of a partition to CUDA C, units to NVRTC, one image a
+ * unit and architecture. */
+#ifndef ATOLL_FRONTEND_COMPILE_CUDA_H
+#define ATOLL_FRONTEND_COMPILE_CUDA_H
+
+#include "codegen/nvrtc.h"
+
+struct cuda_code {
+    uint32_t n_kernels, n_functions; /* distinct kernels, and the launches they are */
+    uint32_t n_units, n_archs;
+    char (*archs)[16];
+    struct nvrtc_image *images; /* [arch * n_units + unit] */
+    const char **sources;       /* by unit */
+    double seconds;             /* of compiling */
+};
+
+struct compiled;
+struct compile_options;
+/* After fuse and lowering: emits, compiles, and gives the program's launches their stages. */
+status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e);
+void cuda_code_free(struct cuda_code *code);
+
+#endif
