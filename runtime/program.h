@@ -5,6 +5,7 @@
 #define ATOLL_RUNTIME_PROGRAM_H
 
 #include "codegen/kernel.h"
+#include "runtime/backend.h"
 #include "runtime/contraction.h"
 #include "runtime/tensor.h"
 
@@ -46,6 +47,10 @@ void program_free(struct program *p);
 struct session;
 /* Memory for one program. Leaves start as zeros. NULL on failure. The program outlives it. */
 struct session *session_create(const struct program *p, struct error *e);
+/* The same on a device (NULL: the CPU); code is what its kernels compiled to, needed during the
+ * call. The device outlives it. Leaves and outputs are then host copies, in step when asked for. */
+struct session *session_create_on(const struct program *p, struct device *device,
+                                  const struct device_code *code, struct error *e);
 void session_destroy(struct session *s);
 /* Fixes the symbols for the next steps: plans and allocates memory (again only when a size was not
  * seen lately). Leaves without symbols keep their contents. */
