@@ -18,6 +18,7 @@ struct compile_options {
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
+    struct device *device;             /* where it will run; NULL: the CPU */
     bool skips_c;                      /* no C kernels: for a program that runs on CUDA only */
     const char *const *cuda_archs;     /* "sm_80", ...: CUDA kernels for each */
     uint32_t n_cuda_archs;

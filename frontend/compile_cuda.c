@@ -124,6 +124,9 @@ static status compile_units(struct compiled *c, const struct compile_options *o,
     for (uint32_t a = 0; a < o->n_cuda_archs; a++) {
         struct nvrtc_image *images = &code->images[a * code->n_units];
         snprintf(code->archs[a], sizeof *code->archs, "%s", o->cuda_archs[a]);
+        if (o->device != NULL && nvrtc_check_arch(nvrtc, code->archs[a], NULL) != ATOLL_OK) {
+            nvrtc_newest_arch(nvrtc, code->archs[a]); /* its PTX runs on what came later */
+        }
         code->n_archs = a + 1;
         status result =
             nvrtc_compile(nvrtc, code->archs[a], code->sources, code->n_units, 4, images, e);
@@ -148,6 +151,20 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     nvrtc_close(nvrtc);
     c->cuda.seconds = now() - start;
     return code;
+}
+
+struct device_image *cuda_code_images(const struct cuda_code *code)
+{
+    uint32_t n = code->n_archs * code->n_units;
+    struct device_image *out = calloc(n + 1, sizeof *out);
+    for (uint32_t i = 0; i < n && out != NULL; i++) {
+        const struct nvrtc_image *image = &code->images[i];
+        out[i] = (struct device_image){.arch = code->archs[i / code->n_units],
+                                       .cubin = image->cubin,
+                                       .cubin_size = image->cubin_size,
+                                       .ptx = image->ptx};
+    }
+    return out;
 }
 
 void cuda_code_free(struct cuda_code *code)

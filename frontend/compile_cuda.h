@@ -4,6 +4,7 @@
 #define ATOLL_FRONTEND_COMPILE_CUDA_H
 
 #include "codegen/nvrtc.h"
+#include "runtime/backend.h"
 
 struct cuda_code {
     uint32_t n_kernels, n_functions; /* distinct kernels, and the launches they are */
@@ -18,6 +19,8 @@ struct compiled;
 struct compile_options;
 /* After fuse and lowering: emits, compiles, and gives the program's launches their stages. */
 status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e);
+/* The images as a device takes them, to be freed; NULL: no memory. They point into code. */
+struct device_image *cuda_code_images(const struct cuda_code *code);
 void cuda_code_free(struct cuda_code *code);
 
 #endif

@@ -28,10 +28,16 @@ static void dump_stage(void *context, const char *name, const char *text)
     }
 }
 
+static const char *path_or_null(const char *path)
+{
+    return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
 void context_apply(struct context *c, struct compile_options *o)
 {
-    o->cc.compiler = c->cc != NULL && c->cc[0] != '\0' ? c->cc : NULL;
-    o->cc.temporary = c->temporary != NULL && c->temporary[0] != '\0' ? c->temporary : NULL;
+    o->cc.compiler = path_or_null(c->cc);
+    o->cc.temporary = path_or_null(c->temporary);
+    o->libnvrtc = path_or_null(c->libnvrtc);
     if (c->cache == NULL) {
         bool has_xdg = c->xdg_cache != NULL && c->xdg_cache[0] != '\0';
         snprintf(c->cache_path, sizeof c->cache_path, "%s%s/atoll",
@@ -51,9 +57,15 @@ void context_apply(struct context *c, struct compile_options *o)
     }
 }
 
+struct device_options context_devices(const struct context *c)
+{
+    return (struct device_options){.libcuda = path_or_null(c->libcuda),
+                                   .libcublaslt = path_or_null(c->libcublaslt)};
+}
+
 void context_help(struct text *t)
 {
-#define X(name, member, doc) text_add(t, "%-15s %s\n", #name, doc);
+#define X(name, member, doc) text_add(t, "%-17s %s\n", #name, doc);
 #include "frontend/env.def"
 #undef X
 }

@@ -16,6 +16,8 @@ struct context {
 void context_read(struct context *c);
 /* Compiler, cache and dumping of a compilation as the environment asks for. */
 void context_apply(struct context *c, struct compile_options *o);
+/* Where the CUDA libraries are. */
+struct device_options context_devices(const struct context *c);
 /* One line a knob, into t. */
 void context_help(struct text *t);
 

@@ -347,6 +347,11 @@ void session_point(struct session *s, value leaf, void *data)
 static status run_launch(struct session *s, uint32_t i, void *const *args, struct error *e)
 {
     const struct launch *l = &s->p->launches[i];
+    if (l->kind == LAUNCH_KERNEL && l->fn == NULL) {
+        return fail(e, ATOLL_UNSUPPORTED,
+                    "kernel %s has no code for the CPU; hint: compile with --target cpu",
+                    l->symbol);
+    }
     if (l->kind == LAUNCH_KERNEL) {
         l->fn(args, s->symbols, s->flat[i]);
         return ATOLL_OK;

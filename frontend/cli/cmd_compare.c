@@ -20,6 +20,7 @@ static const struct option options[] = {
     {"shape", "n=64", "fix symbols to numbers"},
     {"batch", "N", "rows a step (default 64)"},
     {"epochs", "N", "passes over the data (default 5)"},
+    {"device", "D", "cpu, or cuda:N (default cpu)"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
@@ -33,6 +34,7 @@ static const struct option options[] = {
 
 struct side {
     struct runner runner;
+    bool is_eager;
     double seconds, accuracy;
 };
 
@@ -84,6 +86,7 @@ static status test_side(struct side *s, const struct job *j, struct split *split
     struct tensor x, y;
     o.train = NULL;
     o.is_eager = true;
+    o.device = NULL;
     o.dump = NULL;
     s->accuracy = (double)NAN;
     split_test(split, &x, &y);
@@ -123,7 +126,7 @@ static void print_row(const struct job *j, struct side *s, int64_t steps,
                   "\"different\": %llu, "
                   "\"loss_error\": %.4g, \"gradient_error\": %.4g, \"worst_gradient\": \"%s\"}\n"
                 : "%-14s %-6s %9.4f %10.1f %12zu %6.0f/%-5.0f %8u %14llu %9llu %11.3g %11.3g  %s\n";
-    printf(form, j->compile.policy->name, s->runner.is_eager ? "eager" : "fused", s->accuracy,
+    printf(form, j->compile.policy->name, s->is_eager ? "eager" : "fused", s->accuracy,
            steps > 0 ? s->seconds / (double)steps * 1e6 : 0.0, s->runner.peak_bytes,
            runner_number(&s->runner, "accepted"), runner_number(&s->runner, "skipped"),
            count_islands(s->runner.compiled.step), (unsigned long long)bits->compared,
@@ -168,6 +171,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     status code = compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e);
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
         j->compile.is_eager = i == 0;
+        sides[i].is_eager = i == 0;
         code = runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e);
     }
     code = code == ATOLL_OK ? split_check_labels(split, runner_graph(&sides[0].runner), e) : code;

@@ -19,6 +19,7 @@ static const struct option options[] = {
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of the first parameters (default 1)"},
     {"output", "FILE", "the plan to write (default step.plan); -o FILE works too"},
+    {"target", "T", "cpu, or cuda:sm_90a; may come more than once (default cpu)"},
     {"json", NULL, "print what was built as JSON"},
 };
 
@@ -31,6 +32,30 @@ static status reread(const struct graph *g, struct graph **out, struct error *e)
     *out = graph_parse(t.data, t.length, "compiled graph", e);
     arena_free(&scratch);
     return *out != NULL ? ATOLL_OK : e->code;
+}
+
+enum { MAX_TARGETS = 16 };
+
+/* --target cpu, --target cuda:sm_80, ...: what the plan holds code for. */
+static status read_targets(struct job *j, const struct arguments *a, struct error *e)
+{
+    const char **archs = ARENA_ARRAY(&j->arena, const char *, MAX_TARGETS);
+    const char *target = argument_nth(a, "target", 0);
+    j->compile.skips_c = target != NULL;
+    for (uint32_t i = 0; (target = argument_nth(a, "target", i)) != NULL; i++) {
+        bool is_cuda = strncmp(target, "cuda:sm_", 8) == 0;
+        if (strcmp(target, "cpu") == 0) {
+            j->compile.skips_c = false;
+        } else if (is_cuda && j->compile.n_cuda_archs < MAX_TARGETS) {
+            archs[j->compile.n_cuda_archs++] = target + 5;
+        } else {
+            return fail(e, ATOLL_USAGE,
+                        "--target %s: expected cpu, or cuda: with an architecture as cuda:sm_90a",
+                        target);
+        }
+    }
+    j->compile.cuda_archs = archs;
+    return ATOLL_OK;
 }
 
 static status build(struct job *j, const char *model, const char *output, bool is_json,
@@ -56,14 +81,16 @@ static status build(struct job *j, const char *model, const char *output, bool i
         code = runner_write_plan(&r, output, about, e);
     }
     if (code == ATOLL_OK) {
-        const char *form = is_json ? "{\"plan\": \"%s\", \"kernels\": %u, \"launches\": %u, "
-                                     "\"peak_bytes\": %zu, \"state_bytes\": %zu, "
-                                     "\"seconds\": %.3f, \"from_cache\": %d}\n"
-                                   : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
-                                     "bytes, %.2f s (from cache: %d)\n";
+        const char *form = is_json
+                               ? "{\"plan\": \"%s\", \"kernels\": %u, \"launches\": %u, "
+                                 "\"peak_bytes\": %zu, \"state_bytes\": %zu, "
+                                 "\"seconds\": %.3f, \"from_cache\": %d, "
+                                 "\"cuda_targets\": %u, \"cuda_kernels\": %u}\n"
+                               : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
+                                 "bytes, %.2f s (from cache: %d); CUDA: %u targets, %u kernels\n";
         printf(form, output, r.compiled.n_kernels, r.compiled.program.n_launches,
                session_peak_bytes(r.session), session_leaf_bytes(r.session), seconds_now() - start,
-               r.compiled.is_from_cache);
+               r.compiled.is_from_cache, r.compiled.cuda.n_archs, r.compiled.cuda.n_kernels);
     }
     runner_free(&r);
     return code;
@@ -81,6 +108,7 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     }
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
+    code = code == ATOLL_OK ? read_targets(&j, a, e) : code;
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
@@ -96,6 +124,7 @@ const struct command command_compile = {
     "compile a model and its training step into a plan that a C program can step without a "
     "compiler",
     "  atoll compile examples/digits.graph --policy bf16 --clip 1 -o step.plan\n"
+    "  atoll compile examples/digits.graph --target cpu --target cuda:sm_80 --target cuda:sm_90a\n"
     "  atoll compile examples/digits.graph --shape n=64 --policy fp16 --schedule step,50,0.5 -o "
     "step.plan\n",
     options,

@@ -127,6 +127,22 @@ const struct command command_data = {
 
 static const struct option device_options[] = {{"json", NULL, "print as JSON"}};
 
+static void describe_nvrtc(const char *path, struct text *t)
+{
+    struct nvrtc *n = NULL;
+    struct error e = {0};
+    int major, minor;
+    char newest[16];
+    if (nvrtc_open(path, &n, &e) != ATOLL_OK) {
+        text_add(t, "CUDA compiler: not available: %s\n", e.text);
+        return;
+    }
+    nvrtc_version(n, &major, &minor);
+    nvrtc_newest_arch(n, newest);
+    text_add(t, "CUDA compiler: NVRTC %d.%d, up to %s\n", major, minor, newest);
+    nvrtc_close(n);
+}
+
 static status devices(const struct arguments *a, struct context *c, struct error *e)
 {
     struct arena arena = {0};
@@ -136,12 +152,19 @@ static status devices(const struct arguments *a, struct context *c, struct error
     context_apply(c, &o);
     plan_features(&features);
     const char *compiler = cc_version(&o.cc, &arena);
-    printf(argument_flag(a, "json")
-               ? "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"contractions\": \"%s\"}\n"
-               : "cpu            %s\n  compiler     %s\n  contractions %s\n",
+    struct device_options where = context_devices(c);
+    struct text others = {.arena = &arena};
+    devices_describe(&where, &others);
+    describe_nvrtc(o.libnvrtc, &others);
+    for (char *p = others.data; argument_flag(a, "json") && p != NULL && *p != '\0'; p++) {
+        *p = *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ';' : *p;
+    }
+    printf(argument_flag(a, "json") ? "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"contractions\": "
+                                      "\"%s\", \"others\": \"%s\"}\n"
+                                    : "cpu            %s\n  compiler     %s\n  contractions %s\n%s",
            features.data,
            compiler[0] != '\0' ? compiler : "none found: eager only, or load a compiled plan",
-           contraction_library());
+           contraction_library(), others.data);
     arena_free(&arena);
     return ATOLL_OK;
 }

@@ -21,6 +21,7 @@ static const struct option options[] = {
     {"batch", "N", "rows a step (default 64); the last batch of an epoch may be smaller"},
     {"epochs", "N", "passes over the data (default 10)"},
     {"steps", "N", "stop after so many steps"},
+    {"device", "D", "cpu, or cuda:N (default cpu)"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
@@ -58,7 +59,9 @@ static status open_model(struct training *t, const char *path, const struct argu
 {
     t->is_plan = is_plan_file(path);
     if (t->is_plan) {
-        return runner_open_plan(&t->runner, path, e);
+        struct device_options where = context_devices(c);
+        TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
+        return runner_open_plan(&t->runner, path, t->job.compile.device, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
@@ -78,6 +81,7 @@ static status open_model(struct training *t, const char *path, const struct argu
     struct compile_options forward = t->job.compile;
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
+    forward.device = NULL;   /* the parameters come down; the rows are few */
     forward.dump = NULL;
     return runner_open(&t->evaluator, t->job.model, &forward, t->job.seed, e);
 }

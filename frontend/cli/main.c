@@ -77,6 +77,10 @@ static status read_option(const struct command *c, struct arguments *out, int ar
             return fail(e, ATOLL_USAGE, "--%s needs a value: %s", c->options[i].name,
                         c->options[i].value);
         }
+        if (out->n_given < ARRAY_LEN(out->given)) {
+            out->given[out->n_given].name = c->options[i].name;
+            out->given[out->n_given++].value = out->values[i];
+        }
         return ATOLL_OK;
     }
     return fail(e, ATOLL_USAGE, "unknown option %s; hint: atoll %s --help lists them", argv[*at],

@@ -19,6 +19,16 @@ const char *argument(const struct arguments *a, const char *name, const char *ot
     return otherwise;
 }
 
+const char *argument_nth(const struct arguments *a, const char *name, uint32_t k)
+{
+    for (uint32_t i = 0; i < a->n_given; i++) {
+        if (strcmp(a->given[i].name, name) == 0 && k-- == 0) {
+            return a->given[i].value;
+        }
+    }
+    return NULL;
+}
+
 bool argument_flag(const struct arguments *a, const char *name)
 {
     return argument(a, name, NULL) != NULL;
@@ -128,7 +138,9 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
         return fail(e, ATOLL_USAGE, "--rounding %s: expected strict or relaxed", rounding);
     }
     context_apply(c, &j->compile);
-    return ATOLL_OK;
+    const char *device = argument(a, "device", "cpu");
+    struct device_options where = context_devices(c);
+    return device_open(device, &where, &j->compile.device, e);
 }
 
 status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e)
@@ -156,6 +168,7 @@ status job_policy(struct job *j, const char *name, const struct arguments *a, st
 void job_close(struct job *j)
 {
     graph_destroy(j->model);
+    device_close(j->compile.device);
     arena_free(&j->arena);
     *j = (struct job){0};
 }
