@@ -1,6 +1,5 @@
 /* Groups to CUDA kernels: text by the printers, equal texts once, dealt to units that NVRTC
- * compiles side by side, for each architecture asked for. Runs after the program is built: launch i
- * is group i. */
+ * compiles side by side, for each architecture asked for. Runs after the program is built. */
 #include "compile_cuda.h"
 
 #include <stdio.h>
@@ -46,6 +45,15 @@ static const char *name_of(struct compiled *c, uint32_t group, uint32_t n)
                              : arena_text(&c->arena, "k%u_%s_%s", n, first, op_info[last->op].name);
 }
 
+static struct cuda_kernel *cuda_of_group(struct compiled *c, uint32_t group)
+{
+    uint32_t i = 0;
+    while (c->program.launches[i].group != group) {
+        i++;
+    }
+    return &c->program.launches[i].cuda;
+}
+
 /* Emits every group; launches with equal text share a name. */
 static status emit_groups(struct compiled *c, struct emitted *emitted, struct error *e)
 {
@@ -54,7 +62,7 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
             continue;
         }
         struct text t = {.arena = &c->arena}, named = {.arena = &c->arena};
-        struct cuda_kernel *out = &c->program.launches[i].cuda;
+        struct cuda_kernel *out = cuda_of_group(c, i);
         const char *comment = c->kernels[i].comment;
         c->kernels[i].comment = "";
         status code = emit_group(c, i, &t, "K", out, e);
