@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "codegen/nvrtc.h"
+#include "runtime/backend.h"
 
 enum { SKIPPED = 77 };
 
@@ -22,6 +23,22 @@ static inline struct nvrtc *nvrtc_for_tests(void)
         return NULL;
     }
     return n;
+}
+
+/* The device of the tests: the one that ATOLL_LIBCUDA names (the emulator), else the first real
+ * one. NULL after saying why not. */
+static inline struct device *device_for_tests(void)
+{
+    struct device *d = NULL;
+    struct error e = {0};
+    struct device_options o = {.libcuda = getenv("ATOLL_LIBCUDA"),
+                               .libcublaslt = getenv("ATOLL_LIBCUBLASLT")};
+    if (device_open("cuda:0", &o, &d, &e) != ATOLL_OK) {
+        printf("skipped: %s\n", e.text);
+        return NULL;
+    }
+    printf("device: %s\n", d->name);
+    return d;
 }
 
 #endif
