@@ -127,20 +127,34 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
     return address;
 }
 
+static void release(struct allocation *a)
+{
+    a->is_freed = true;
+    heap.in_use -= a->bytes;
+    memset(device_memory.state + (a->address - device_memory.base), BYTE_FREED, a->bytes);
+}
+
 bool device_free(uint64_t address)
 {
     pthread_mutex_lock(&heap.lock);
     size_t i = find(address);
     bool is_start = i < heap.n && heap.list[i].address == address && !heap.list[i].is_freed;
     if (is_start) {
-        struct allocation *a = &heap.list[i];
-        uint64_t offset = address - device_memory.base;
-        a->is_freed = true;
-        heap.in_use -= a->bytes;
-        memset(device_memory.state + offset, BYTE_FREED, a->bytes);
+        release(&heap.list[i]);
     }
     pthread_mutex_unlock(&heap.lock);
     return is_start;
+}
+
+void device_free_all(void)
+{
+    pthread_mutex_lock(&heap.lock);
+    for (size_t i = 0; i < heap.n; i++) {
+        if (!heap.list[i].is_freed) {
+            release(&heap.list[i]);
+        }
+    }
+    pthread_mutex_unlock(&heap.lock);
 }
 
 bool device_find(uint64_t address, struct allocation *out)

@@ -43,6 +43,8 @@ struct allocation {
 
 /* 0 when there is no room: emulated device memory is ATOLL_EMULATOR_MEMORY MiB (default 8192). */
 uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, bool is_async);
+/* The last context ended: frees all that is left. */
+void device_free_all(void);
 /* Marks freed; false when address is not the start of a live allocation. */
 bool device_free(uint64_t address);
 /* The allocation around or nearest below address; NULL when there is none. */

@@ -151,8 +151,9 @@ static uint32_t run_control(struct warp *w, const struct instruction *in, struct
     return 0;
 }
 
-#define STEP_LIMIT ((uint64_t)1 << 36) /* thread instructions of one warp: minutes, not a kernel   \
-                                        */
+#define STEP_LIMIT                                                                                 \
+    ((uint64_t)1 << 36) /* thread instructions of one warp: minutes, not a kernel                  \
+                         */
 
 static void run_group(struct warp *w, struct group *g)
 {
