@@ -335,7 +335,7 @@ void emit_kernel_cuda(struct text *t, const struct kernel *k, const char *name, 
     } else {
         emit_cuda_row(&c);
     }
-    *out = (struct cuda_kernel){.n_stages = c.n_stages, .stages = c.stages};
+    *out = (struct cuda_kernel){.n_stages = c.n_stages, .stages = c.stages, .many = c.many};
     for (uint32_t i = 0; i < k->n_insts && c.n_stages > 1; i++) {
         out->n_sums += k->insts[i].kind == INST_REDUCE;
     }

@@ -79,41 +79,98 @@ static void emit_elementwise(struct cuda_emitter *c)
     text_add(c->t, "    }\n}\n");
 }
 
-/* The loop over all n elements of a flat kernel, packs first, then what is left. */
-static void emit_flat_loop(struct cuda_emitter *c, uint32_t phase, uint32_t width)
+/* One thread of the grid. */
+static const char LEAD[] = "blockIdx.x == 0 && threadIdx.x == 0";
+
+/* The loop over all n elements of a flat kernel: packs from first on, then what is left. */
+static void emit_flat_loop(struct cuda_emitter *c, uint32_t phase, uint32_t width,
+                           const char *leads)
 {
-    text_add(
-        c->t,
-        "    for (int64_t base = ((int64_t)blockIdx.x * %d + threadIdx.x) * %u; base + %u <= n; "
-        "base += (int64_t)gridDim.x * %u) {\n",
-        THREADS, width, width, THREADS * width);
+    text_add(c->t, "    for (int64_t base = first; base + %u <= n; base += step) {\n", width);
     emit_elements(c, phase, width, NULL, "        ");
     text_add(c->t, "    }\n");
     if (width > 1) {
         text_add(c->t,
-                 "    if (blockIdx.x == 0 && threadIdx.x < n %% %u) {\n"
+                 "    if (%s && threadIdx.x < n %% %u) {\n"
                  "        const int64_t base = n - n %% %u + threadIdx.x;\n",
-                 width, width);
+                 leads, width, width);
         emit_elements(c, phase, 1, NULL, "        ");
         text_add(c->t, "    }\n");
     }
 }
 
-/* One thread of the grid. */
-static const char LEAD[] = "blockIdx.x == 0 && threadIdx.x == 0";
+static void emit_grid_walk(struct cuda_emitter *c, uint32_t width)
+{
+    text_add(c->t,
+             "    const int64_t first = ((int64_t)blockIdx.x * %d + threadIdx.x) * %u;\n"
+             "    const int64_t step = (int64_t)gridDim.x * %u;\n",
+             THREADS, width, THREADS * width);
+}
+
+static void emit_flat_call(struct cuda_emitter *c, const char *leads)
+{
+    text_add(c->t, "%s_walk(", c->name);
+    for (uint32_t i = 0; i < c->k->n_args; i++) {
+        text_add(c->t, "p%u, ", i);
+    }
+    text_add(c->t, "d, n, first, step, %s);\n", leads);
+}
+
+/* Many tensors, a row of the table each; block b finds its tensor by the first blocks. */
+static void emit_flat_many(struct cuda_emitter *c, uint32_t width)
+{
+    const struct kernel *k = c->k;
+    text_add(
+        c->t,
+        "\nextern \"C\" __global__ void __launch_bounds__(%d) %s_many(const uint64_t *table, "
+        "int64_t count, int64_t blocks, const a_symbols symbols)\n{\n"
+        "    const int64_t *d = symbols.at;\n"
+        "    for (int64_t b = blockIdx.x; b < blocks; b += gridDim.x) {\n"
+        "        int64_t low = 0, high = count;\n"
+        "        while (high - low > 1) {\n"
+        "            const int64_t middle = (low + high) / 2;\n"
+        "            if ((int64_t)table[middle * %u + 1] <= b) { low = middle; } else { high = "
+        "middle; }\n        }\n"
+        "        const uint64_t *row = table + low * %u;\n"
+        "        const int64_t n = (int64_t)row[0], at = b - (int64_t)row[1];\n",
+        THREADS, c->name, k->n_args + 2, k->n_args + 2);
+    for (uint32_t i = 0; i < k->n_args; i++) {
+        const char *type = emit_storage(k->args[i].dtype),
+                   *head = k->args[i].is_written ? "" : "const ";
+        text_add(c->t, "        %s%s *p%u = (%s%s *)row[%u];\n", head, type, i, head, type, i + 2);
+    }
+    text_add(c->t,
+             "        const int64_t first = (at * %d + threadIdx.x) * %u, step = n;\n        ",
+             THREADS, width);
+    emit_flat_call(c, "at == 0");
+    text_add(c->t, "    }\n}\n");
+}
 
 static void emit_flat(struct cuda_emitter *c)
 {
+    const struct kernel *k = c->k;
     need_of_phase(c, 0);
     uint32_t width = width_of_loop(c, 0, 16);
+    text_add(c->t, "\nA_DEVICE void %s_walk(", c->name);
+    for (uint32_t i = 0; i < k->n_args; i++) {
+        text_add(c->t, "%s%s *p%u, ", k->args[i].is_written ? "" : "const ",
+                 emit_storage(k->args[i].dtype), i);
+    }
+    text_add(c->t, "const int64_t *d, int64_t n, int64_t first, int64_t step, bool leads)\n{\n");
+    emit_row_values(c, 0, "leads && threadIdx.x == 0", "    ");
+    if (phase_has_loop(k, 0)) {
+        emit_flat_loop(c, 0, width, "leads");
+    }
+    text_add(c->t, "}\n");
     struct cuda_stage *s = emit_stage(c, "", THREADS, 1);
     add_items(c, s, 0, 1);
     s->per_block = (int64_t)THREADS * width;
-    emit_row_values(c, 0, LEAD, "    ");
-    if (phase_has_loop(c->k, 0)) {
-        emit_flat_loop(c, 0, width);
-    }
+    emit_grid_walk(c, width);
+    text_add(c->t, "    ");
+    emit_flat_call(c, "blockIdx.x == 0");
     text_add(c->t, "}\n");
+    emit_flat_many(c, width);
+    c->many = arena_text(c->arena, "%s_many", c->name);
 }
 
 /* ---- rows ---- */
@@ -329,7 +386,8 @@ static void emit_plain_stage(struct cuda_emitter *c, uint32_t phase)
     add_items(c, s, 0, 1);
     s->per_block = (int64_t)THREADS * width;
     emit_known(c, phase, phase, NULL);
-    emit_flat_loop(c, phase, width);
+    emit_grid_walk(c, width);
+    emit_flat_loop(c, phase, width, "blockIdx.x == 0");
     text_add(c->t, "}\n");
 }
 

@@ -94,6 +94,11 @@ struct cuda_stage {
 struct cuda_kernel {
     uint32_t n_stages;
     const struct cuda_stage *stages;
+    /* One launch for many tensors (flat kernels of one phase), or NULL: parameters are a table in
+     * device memory, the number of its rows and of blocks, the symbols. A row: length n, first
+     * block, the args' pointers; a tensor takes n / stages[0].per_block blocks, rounded up, one at
+     * least. */
+    const char *many;
     uint32_t n_sums; /* workspace: 8 bytes * n_sums * (1 + chunks of 16384 in n) */
 };
 

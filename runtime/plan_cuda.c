@@ -33,6 +33,7 @@ void plan_put_cuda(struct text *t, const struct program *p, const struct device_
     for (uint32_t i = 0; i < p->n_launches && code->n_archs > 0; i++) {
         put(t, p->launches[i].cuda.n_stages);
         put(t, p->launches[i].cuda.n_sums);
+        put_text(t, p->launches[i].cuda.many != NULL ? p->launches[i].cuda.many : "");
         for (uint32_t k = 0; k < p->launches[i].cuda.n_stages; k++) {
             put_stage(t, &p->launches[i].cuda.stages[k]);
         }
@@ -66,6 +67,8 @@ static void take_launch(struct reader *r, const struct program *p, struct launch
     uint32_t n = word(r, MAX_LAUNCH_STAGES);
     struct cuda_stage *stages = ARENA_ARRAY(a, struct cuda_stage, n + 1);
     l->cuda.n_sums = word(r, MAX_SUMS);
+    const char *many = read_text(r, a);
+    l->cuda.many = many[0] != '\0' && n == 1 ? many : NULL;
     for (uint32_t k = 0; k < n && !r->is_bad; k++) {
         take_stage(r, p, &stages[k], a);
     }

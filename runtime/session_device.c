@@ -20,7 +20,10 @@ struct device_session {
     struct mirror *leaves;  /* by node id */
     struct mirror *outputs; /* by output */
     struct tensor *seen;    /* by node id: leaves as the host sees them */
-    void *work;             /* chunk results of flat reductions */
+    void **many;            /* by launch: the kernel for its call of many tensors, or NULL */
+    void *tables, *host_tables;
+    size_t table_bytes;
+    void *work; /* chunk results of flat reductions */
     size_t work_bytes;
     void **parameters; /* of one launch */
     void *recording;
@@ -35,6 +38,18 @@ static uint32_t count_stages(const struct program *p)
         n += p->launches[i].cuda.n_stages;
     }
     return n;
+}
+
+/* A call of several tensors is one launch when they share the kernel here, as they do on the CPU.
+ */
+static bool is_one_call(const struct program *p, uint32_t head)
+{
+    bool is_one = p->launches[head].count > 1 && p->launches[head].cuda.many != NULL;
+    for (uint32_t i = 1; is_one && i < p->launches[head].count; i++) {
+        const char *other = p->launches[head + i].cuda.many;
+        is_one = other != NULL && strcmp(other, p->launches[head].cuda.many) == 0;
+    }
+    return is_one;
 }
 
 static status find_functions(struct session *s, struct error *e)
@@ -53,6 +68,9 @@ static status find_functions(struct session *s, struct error *e)
             TRY(r->backend->find(s->device, r->loaded, l->cuda.stages[k].symbol,
                                  &r->functions[at++], e));
         }
+        if (is_one_call(s->p, i)) {
+            TRY(r->backend->find(s->device, r->loaded, l->cuda.many, &r->many[i], e));
+        }
     }
     return ATOLL_OK;
 }
@@ -70,12 +88,13 @@ status remote_create(struct session *s, const struct device_code *code, struct e
         most = s->p->launches[i].n_args > most ? s->p->launches[i].n_args : most;
     }
     r->functions = calloc(count_stages(s->p) + 1, sizeof *r->functions);
+    r->many = calloc(s->p->n_launches + 1, sizeof *r->many);
     r->leaves = calloc(n, sizeof *r->leaves);
     r->seen = calloc(n, sizeof *r->seen);
     r->outputs = calloc(s->p->graph->n_outputs + 1, sizeof *r->outputs);
     r->parameters = calloc(most + 3, sizeof *r->parameters);
-    if (r->functions == NULL || r->leaves == NULL || r->seen == NULL || r->outputs == NULL ||
-        r->parameters == NULL) {
+    if (r->functions == NULL || r->many == NULL || r->leaves == NULL || r->seen == NULL ||
+        r->outputs == NULL || r->parameters == NULL) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
     TRY(r->backend->load(s->device, code, &r->loaded, e));
@@ -104,8 +123,11 @@ void remote_destroy(struct session *s)
         r->backend->release_host(s->device, r->outputs[i].host);
     }
     r->backend->release(s->device, r->work);
+    r->backend->release(s->device, r->tables);
+    r->backend->release_host(s->device, r->host_tables);
     r->backend->unload(s->device, r->loaded);
     free(r->functions);
+    free(r->many);
     free(r->leaves);
     free(r->seen);
     free(r->outputs);
@@ -140,6 +162,64 @@ static size_t work_of(const struct session *s, uint32_t launch)
     return 8 * (size_t)s->p->launches[launch].cuda.n_sums * (size_t)(chunks + 1);
 }
 
+/* ---- tables of calls of many tensors ---- */
+
+static uint64_t blocks_of(const struct session *s, uint32_t launch)
+{
+    uint64_t per_block = (uint64_t)s->p->launches[launch].cuda.stages[0].per_block,
+             blocks = ((uint64_t)s->flat[launch] + per_block - 1) / per_block;
+    return blocks > 0 ? blocks : 1;
+}
+
+static size_t rows_bytes(const struct launch *head)
+{
+    return (size_t)head->count * (head->n_args + 2) * sizeof(uint64_t);
+}
+
+/* Writes a row for each tensor of the call; args are the head's. Returns the blocks of all. */
+static uint64_t write_rows(const struct session *s, uint32_t head, void *const *args, uint64_t *row)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < s->p->launches[head].count; i++) {
+        uint32_t n_args = s->p->launches[head + i].n_args;
+        *row++ = (uint64_t)s->flat[head + i];
+        *row++ = first;
+        for (uint32_t a = 0; a < n_args; a++) {
+            *row++ = (uint64_t)(uintptr_t)*args++;
+        }
+        first += blocks_of(s, head + i);
+    }
+    return first;
+}
+
+static status upload_tables(struct session *s, struct error *e)
+{
+    struct device_session *r = s->remote;
+    size_t bytes = 0, at = 0;
+    for (uint32_t i = 0; i < s->p->n_launches; i++) {
+        bytes += r->many[i] != NULL ? rows_bytes(&s->p->launches[i]) : 0;
+    }
+    if (bytes == 0) {
+        return ATOLL_OK;
+    }
+    if (r->table_bytes < bytes) { /* once: the number of rows does not depend on sizes */
+        TRY(r->backend->allocate(s->device, bytes, &r->tables, e));
+        TRY(r->backend->allocate_host(s->device, bytes, &r->host_tables, e));
+        r->table_bytes = bytes;
+    }
+    void *const *args = s->pointers;
+    for (uint32_t i = 0; i < s->p->n_launches; i++) {
+        if (r->many[i] != NULL) {
+            (void)write_rows(s, i, args, (uint64_t *)(void *)((char *)r->host_tables + at));
+            at += rows_bytes(&s->p->launches[i]);
+        }
+        args += s->p->launches[i].n_args;
+    }
+    TRY(r->backend->uploads_begin(s->device, e));
+    TRY(r->backend->upload(s->device, r->tables, r->host_tables, bytes, e));
+    return r->backend->uploads_end(s->device, e);
+}
+
 status remote_bind(struct session *s, struct error *e)
 {
     struct device_session *r = s->remote;
@@ -171,7 +251,7 @@ status remote_bind(struct session *s, struct error *e)
         TRY(r->backend->allocate(s->device, work, &r->work, e));
         r->work_bytes = work;
     }
-    return ATOLL_OK;
+    return upload_tables(s, e);
 }
 
 /* ---- what the host sees ---- */
@@ -267,6 +347,25 @@ static status launch_stages(struct session *s, const struct launch *l, uint32_t 
     return ATOLL_OK;
 }
 
+static status launch_many(struct session *s, uint32_t head, size_t at, struct error *e)
+{
+    struct device_session *r = s->remote;
+    const struct launch *l = &s->p->launches[head];
+    int64_t count = l->count, blocks = 0;
+    const char *table = (const char *)r->tables + at;
+    for (uint32_t i = 0; i < l->count; i++) {
+        blocks += (int64_t)blocks_of(s, head + i);
+    }
+    void *parameters[] = {&table, &count, &blocks, s->symbols};
+    struct device_launch launch = {.function = r->many[head],
+                                   .symbol = l->cuda.many,
+                                   .blocks = (uint64_t)blocks,
+                                   .block_x = l->cuda.stages[0].block_x,
+                                   .block_y = 1,
+                                   .parameters = parameters};
+    return r->backend->launch(s->device, &launch, e);
+}
+
 static status copy(struct session *s, void *to, const void *from, size_t bytes, struct error *e)
 {
     return bytes == 0 ? ATOLL_OK : s->remote->backend->copy(s->device, to, from, bytes, e);
@@ -296,7 +395,8 @@ static status run_all(struct session *s, struct error *e)
 {
     const struct program *p = s->p;
     void *const *args = s->pointers;
-    uint32_t first = 0;
+    uint32_t first = 0, in_call = 0; /* in_call: launches that the last launch_many ran too */
+    size_t table = 0;
     for (uint32_t i = 0; i < p->graph->n_outputs; i++) {
         if (p->is_snapshot[i]) {
             value v = p->graph->outputs[i].value;
@@ -309,9 +409,14 @@ static status run_all(struct session *s, struct error *e)
             TRY(s->remote->backend->contract(s->device, &s->contractions[i], args[0], args[1],
                                              s->contractions[i].has_bias ? args[2] : NULL,
                                              args[l->n_reads], e));
-        } else {
+        } else if (s->remote->many[i] != NULL) {
+            TRY(launch_many(s, i, table, e));
+            table += rows_bytes(l);
+            in_call = l->count;
+        } else if (in_call == 0) {
             TRY(launch_stages(s, l, first, args, s->flat[i], e));
         }
+        in_call -= in_call > 0;
         first += l->cuda.n_stages;
         args += l->n_args;
     }

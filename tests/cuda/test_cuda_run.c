@@ -10,7 +10,7 @@
 #include "tests/fuzz/fill.h"
 
 static struct device *device;
-enum { N_SAMPLES = 4096, MANY = 100000 };
+enum { MANY = 100000 };
 
 static uint64_t next_random(uint64_t *state)
 {
