@@ -323,10 +323,11 @@ struct cuda_stage *emit_stage(struct cuda_emitter *c, const char *suffix, uint32
     return s;
 }
 
-void emit_kernel_cuda(struct text *t, const struct kernel *k, const char *name, struct arena *arena,
-                      struct cuda_kernel *out)
+void emit_kernel_cuda(struct text *t, const struct kernel *k, const char *name, bool wants_many,
+                      struct arena *arena, struct cuda_kernel *out)
 {
     struct cuda_emitter c = {.k = k, .t = t, .arena = arena, .name = name};
+    c.wants_many = wants_many;
     c.stages = ARENA_ARRAY(arena, struct cuda_stage, 3 * k->n_phases + 1);
     c.is_needed = ARENA_ARRAY(arena, bool, k->n_insts + 1);
     text_add(t, "\n/* %s */", k->comment);

@@ -16,6 +16,7 @@ struct cuda_emitter {
     const char *name;
     struct cuda_stage *stages;
     uint32_t n_stages;
+    bool wants_many;
     const char *many;
     bool *is_needed; /* by inst: what the loop at hand computes */
 };

@@ -169,8 +169,10 @@ static void emit_flat(struct cuda_emitter *c)
     text_add(c->t, "    ");
     emit_flat_call(c, "blockIdx.x == 0");
     text_add(c->t, "}\n");
-    emit_flat_many(c, width);
-    c->many = arena_text(c->arena, "%s_many", c->name);
+    if (c->wants_many) {
+        emit_flat_many(c, width);
+        c->many = arena_text(c->arena, "%s_many", c->name);
+    }
 }
 
 /* ---- rows ---- */

@@ -25,6 +25,15 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static struct launch *launch_of_group(const struct compiled *c, uint32_t group)
+{
+    uint32_t i = 0;
+    while (c->program.launches[i].group != group) {
+        i++;
+    }
+    return &c->program.launches[i];
+}
+
 static status emit_group(struct compiled *c, uint32_t i, struct text *t, const char *name,
                          struct cuda_kernel *out, struct error *e)
 {
@@ -32,7 +41,8 @@ static status emit_group(struct compiled *c, uint32_t i, struct text *t, const c
     if (group->kind == GROUP_SINGLE) {
         return emit_single_cuda(t, c->primitive, group->members[0], name, &c->arena, out, e);
     }
-    emit_kernel_cuda(t, &c->kernels[i], name, &c->arena, out);
+    bool is_one_of_many = launch_of_group(c, i)->count != 1;
+    emit_kernel_cuda(t, &c->kernels[i], name, is_one_of_many, &c->arena, out);
     return ATOLL_OK;
 }
 
@@ -45,15 +55,6 @@ static const char *name_of(struct compiled *c, uint32_t group, uint32_t n)
                              : arena_text(&c->arena, "k%u_%s_%s", n, first, op_info[last->op].name);
 }
 
-static struct cuda_kernel *cuda_of_group(struct compiled *c, uint32_t group)
-{
-    uint32_t i = 0;
-    while (c->program.launches[i].group != group) {
-        i++;
-    }
-    return &c->program.launches[i].cuda;
-}
-
 /* Emits every group; launches with equal text share a name. */
 static status emit_groups(struct compiled *c, struct emitted *emitted, struct error *e)
 {
@@ -62,7 +63,7 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
             continue;
         }
         struct text t = {.arena = &c->arena}, named = {.arena = &c->arena};
-        struct cuda_kernel *out = cuda_of_group(c, i);
+        struct cuda_kernel *out = &launch_of_group(c, i)->cuda;
         const char *comment = c->kernels[i].comment;
         c->kernels[i].comment = "";
         status code = emit_group(c, i, &t, "K", out, e);
