@@ -195,7 +195,7 @@ static void run_group(struct warp *w, struct group *g)
         if (pc >= g->limit) {
             break;
         }
-        if (w->steps > STEP_LIMIT) {
+        if (w->steps > w->block->launch->step_limit) {
             warp_report(w, in, (uint32_t)__builtin_ctz(g->bits), FINDING_HUNG,
                         "still running after %llu instructions", (unsigned long long)w->steps);
             warp_stop(w, CUDA_ERROR_LAUNCH_TIMEOUT);

@@ -21,6 +21,7 @@ struct launch {
     uint32_t floor;      /* operations up to this number come before */
     const struct ordering *ordering;
     uint64_t seed;
+    uint64_t step_limit;   /* of a warp: endless beyond */
     int error;             /* CUresult; set once by a fatal finding */
     uint64_t instructions; /* executed by all threads */
 };

@@ -71,8 +71,9 @@ extern "C" __global__ void diverged_shuffle(float *x)
 {
     float v = x[threadIdx.x];
     if (threadIdx.x < 16) {
-        v += __shfl_xor_sync(0xffffffffu, v, 1);
+        v += __shfl_xor_sync(0xffffffffu, v, 16);
     }
+    __syncthreads(); // where the other half waits
     x[threadIdx.x] = v;
 }
 extern "C" __global__ void endless(volatile int *x)
