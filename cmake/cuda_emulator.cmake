@@ -4,7 +4,27 @@
 file(GLOB emulator_sources CONFIGURE_DEPENDS tests/cuda_emulator/*.c)
 list(FILTER emulator_sources EXCLUDE REGEX "/(test_|cublaslt)[^/]*\\.c$")
 add_library(atoll_emulated_cuda SHARED ${emulator_sources})
-target_link_libraries(atoll_emulated_cuda PRIVATE OpenMP::OpenMP_C Threads::Threads m)
+# loops over lanes are simd loops; host threads are its own
+target_compile_options(atoll_emulated_cuda PRIVATE -fopenmp-simd)
+target_link_libraries(atoll_emulated_cuda PRIVATE Threads::Threads m)
 # its findings are written when the process ends: never unloaded before
 target_link_options(atoll_emulated_cuda PRIVATE -Wl,-z,nodelete)
 set_target_properties(atoll_emulated_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+# ---- its tests ----
+find_library(NVRTC_LIBRARY nvrtc PATHS /usr/local/cuda/lib64 /usr/local/cuda-13.0/lib64)
+find_path(CUDA_INCLUDE cuda.h PATHS /usr/local/cuda/include)
+file(GLOB emulator_tests CONFIGURE_DEPENDS tests/cuda_emulator/test_emulator_*.c)
+add_library(emulator_test_support STATIC tests/cuda_emulator/test_support.c tests/cuda_emulator/test_kernel_checks.c)
+target_link_libraries(emulator_test_support PUBLIC atoll_emulated_cuda PkgConfig::CHECK ${CMAKE_DL_LIBS} m)
+target_compile_definitions(emulator_test_support PUBLIC ATOLL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+if(NVRTC_LIBRARY)
+    target_compile_definitions(emulator_test_support PRIVATE ATOLL_NVRTC="${NVRTC_LIBRARY}")
+endif()
+foreach(file IN LISTS emulator_tests)
+    get_filename_component(name ${file} NAME_WE)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE emulator_test_support)
+    add_test(NAME ${name} COMMAND ${name})
+    describe_test(${name} cuda_emulator)
+endforeach()

@@ -74,15 +74,18 @@ static void check_granules(const struct operation *op, uint64_t address, uint64_
     char where[200];
     uint64_t offset = address - device_memory.base;
     for (uint64_t at = offset / GRANULE; at * GRANULE < offset + bytes; at++) {
-        uint32_t writer = CELL_OP(device_memory.cells[at]);
-        if (writer != op->number && !order_before(&op->before, writer)) {
+        uint32_t other = CELL_OP(device_memory.cells[at]), reader = device_memory.readers[at];
+        bool is_reader = is_write && reader != op->number && !order_before(&op->before, reader);
+        other = is_reader ? reader : other;
+        if (other != op->number && !order_before(&op->before, other)) {
             device_describe(device_memory.base + at * GRANULE, where, sizeof where);
             finding_report(FINDING_STREAM_ORDER, op->number,
-                           "%s (operation %u) %s 0x%llx, last written by operation %u of another "
+                           "%s (operation %u) %s 0x%llx, last %s by operation %u of another "
                            "stream that no event "
                            "or synchronization orders before it: %s",
                            op->call, op->number, is_write ? "overwrites" : "reads",
-                           (unsigned long long)(device_memory.base + at * GRANULE), writer, where);
+                           (unsigned long long)(device_memory.base + at * GRANULE),
+                           is_reader ? "read" : "written", other, where);
             return; /* the copy runs all the same */
         }
     }
@@ -115,6 +118,9 @@ bool operation_access(const struct operation *op, uint64_t address, uint64_t byt
         }
     }
     check_granules(op, address, bytes, is_write);
+    for (uint64_t at = offset / GRANULE; !is_write && at * GRANULE < offset + bytes; at++) {
+        device_memory.readers[at] = op->number;
+    }
     if (is_write) {
         memset(state, BYTE_READY, bytes);
         for (uint64_t at = offset / GRANULE; at * GRANULE < offset + bytes; at++) {

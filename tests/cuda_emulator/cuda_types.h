@@ -67,6 +67,9 @@ enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1 };
 int emulator_threads(
     void);               /* ATOLL_EMULATOR_THREADS: host threads for blocks; default: processors */
 int emulator_arch(void); /* ATOLL_EMULATOR_ARCH: 90 for sm_90 */
+/* ATOLL_EMULATOR_STEPS: instructions times lanes after which a warp counts as endless; default 2^33
+ */
+uint64_t emulator_step_limit(void);
 uint64_t emulator_random(void); /* from ATOLL_EMULATOR_SEED (default 1) */
 
 #endif

@@ -97,11 +97,31 @@ static uint32_t scalars_of(struct parser *p, const struct operand *o, uint32_t c
     return count;
 }
 
+/* A scalar argument or result of a call is held in a register: true when o names one of the type's
+ * size, whose load or store is then a move. */
+static bool is_held(struct parser *p, const struct operand *o, enum ptx_type type, uint32_t count)
+{
+    if (o->kind != OPERAND_ADDRESS || !o->symbol || !o->symbol->slot) {
+        return false;
+    }
+    if (o->displacement || count != 1 || o->symbol->size != type_info[type].bytes) {
+        parse_fail(p, "%.*s is accessed in another size than it is declared", (int)o->name.length,
+                   o->name.text);
+    }
+    return true;
+}
+
 static void decode_load(struct parser *p, const struct parts *parts, const struct operand *o)
 {
     struct operand list[8];
     enum ptx_type type = last_type(p, parts);
     uint8_t count = vector_count(parts);
+    if (is_held(p, &o[1], type, count)) {
+        uint32_t d = destination_slot(p, &o[0], type);
+        emit_move(p, d, type_info[type].lane, o[1].symbol->slot, type_info[type].lane, false);
+        finish_destination(p, &o[0], type, d);
+        return;
+    }
     uint32_t slots[8], base = address_slot(p, &o[1]);
     scalars_of(p, &o[0], count, list);
     for (uint32_t i = 0; i < count; i++) {
@@ -134,6 +154,11 @@ static void decode_store(struct parser *p, const struct parts *parts, const stru
     struct operand list[8];
     enum ptx_type type = last_type(p, parts);
     uint8_t count = vector_count(parts);
+    if (is_held(p, &o[0], type, count)) {
+        uint8_t lane = type_info[type].lane;
+        emit_move(p, o[0].symbol->slot, lane, source_slot(p, &o[1], type), lane, false);
+        return;
+    }
     uint32_t slots[8], base = address_slot(p, &o[0]);
     scalars_of(p, &o[1], count, list);
     for (uint32_t i = 0; i < count; i++) {

@@ -26,7 +26,8 @@ struct device_memory {
     uint64_t base, bytes; /* the range of addresses */
     uint8_t *storage;     /* [bytes] */
     uint8_t *state;       /* [bytes] */
-    uint64_t *cells;      /* [bytes / GRANULE] */
+    uint64_t *cells;      /* [bytes / GRANULE]: the last writer */
+    uint32_t *readers;    /* [bytes / GRANULE]: the last operation that read */
 };
 extern struct device_memory device_memory;
 

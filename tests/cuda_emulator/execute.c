@@ -38,23 +38,24 @@ struct group {
 static bool choose_group(struct warp *w, struct group *g)
 {
     uint32_t candidates = w->alive & ~w->waiting & ~w->parked;
-    *g = (struct group){.pc = UINT32_MAX, .limit = UINT32_MAX};
+    *g = (struct group){0};
     if (!candidates && w->parked) {
         candidates = w->parked;
         g->is_forced = true;
     }
-    for (uint32_t l = 0; l < LANES; l++) {
-        if (candidates >> l & 1u && w->pc[l] < g->pc) {
-            g->pc = w->pc[l];
-        }
+    uint32_t at[LANES], lowest = UINT32_MAX, next = UINT32_MAX, bits = 0;
+    for (uint32_t l = 0; l < LANES; l++) { /* no branches: these loops become vector code */
+        at[l] = candidates >> l & 1u ? w->pc[l] : UINT32_MAX;
+        lowest = at[l] < lowest ? at[l] : lowest;
     }
     for (uint32_t l = 0; l < LANES; l++) {
-        if (candidates >> l & 1u && w->pc[l] == g->pc) {
-            g->bits |= 1u << l;
-        } else if (candidates >> l & 1u && w->pc[l] < g->limit) {
-            g->limit = w->pc[l];
-        }
+        bits |= (uint32_t)(at[l] == lowest) << l;
+        uint32_t above = at[l] > lowest ? at[l] : UINT32_MAX;
+        next = above < next ? above : next;
     }
+    g->pc = lowest;
+    g->limit = next;
+    g->bits = bits & candidates;
     w->parked &= ~g->bits;
     return g->bits != 0;
 }
@@ -62,7 +63,7 @@ static bool choose_group(struct warp *w, struct group *g)
 static void leave_group(struct warp *w, uint32_t bits, uint32_t pc)
 {
     for (uint32_t l = 0; l < LANES; l++) {
-        w->pc[l] = bits >> l & 1u ? pc : w->pc[l];
+        w->pc[l] = bits >> l & 1u ? pc : w->pc[l]; /* vector code, too */
     }
 }
 
@@ -111,20 +112,12 @@ static uint32_t guarded(const struct warp *w, const struct instruction *in, uint
     return bits & (in->is_guard_negated ? ~yes : yes);
 }
 
-/* Everything but plain instructions. Returns the lanes that go on at *pc. */
+/* What makes lanes wait or end. Returns the lanes that go on at *pc. */
 static uint32_t run_control(struct warp *w, const struct instruction *in, struct group *g,
                             uint32_t *pc)
 {
     uint32_t taken = w->bits, others = g->bits & ~taken;
     switch ((enum instruction_kind)in->kind) {
-    case KIND_BRANCH:
-        if (!others) {
-            *pc = in->target;
-            return g->bits;
-        }
-        leave_group(w, taken, in->target);
-        leave_group(w, others, *pc + 1);
-        return 0;
     case KIND_EXIT:
         w->alive &= ~taken;
         break;
@@ -145,10 +138,32 @@ static uint32_t run_control(struct warp *w, const struct instruction *in, struct
         warp_stop(w, CUDA_ERROR_LAUNCH_FAILED);
         break;
     case KIND_PLAIN:
+    case KIND_BRANCH:
         break;
     }
     leave_group(w, others, *pc + 1);
     return 0;
+}
+
+/* An instruction with a guard, or one that may end the run of the group: false then. */
+static bool run_guarded(struct warp *w, const struct instruction *in, struct group *g, uint32_t *pc)
+{
+    if (in->guard) {
+        set_mask(w, guarded(w, in, g->bits));
+    }
+    bool goes_on = true;
+    if (in->kind == KIND_PLAIN || !w->bits) {
+        if (w->bits) {
+            in->run(w, in);
+        }
+        ++*pc;
+    } else {
+        goes_on = run_control(w, in, g, pc) != 0;
+    }
+    if (in->guard) {
+        set_mask(w, g->bits);
+    }
+    return goes_on;
 }
 
 #define STEP_LIMIT                                                                                 \
@@ -162,31 +177,25 @@ static void run_group(struct warp *w, struct group *g)
     set_mask(w, g->bits);
     while (!w->block->is_stopped) {
         const struct instruction *in = &w->code[pc];
-        bool is_guarded = in->guard != 0;
-        if (is_guarded) {
-            set_mask(w, guarded(w, in, g->bits));
-        }
         w->steps += lanes;
-        if (in->kind == KIND_PLAIN || !w->bits) {
-            if (w->bits) {
-                in->run(w, in);
-            }
+        if (in->kind == KIND_PLAIN && !in->guard) {
+            in->run(w, in);
             pc++;
-        } else {
-            uint32_t target = pc;
-            uint32_t going_on = run_control(w, in, g, &target);
-            if (!going_on) {
+        } else if (in->kind == KIND_BRANCH) {
+            uint32_t taken = in->guard ? guarded(w, in, g->bits) : g->bits;
+            if (taken && taken != g->bits) {
+                leave_group(w, taken, in->target);
+                leave_group(w, g->bits & ~taken, pc + 1);
                 return;
             }
-            pc = target;
-        }
-        if (is_guarded) {
-            set_mask(w, g->bits);
+            pc = taken ? in->target : pc + 1;
+        } else if (!run_guarded(w, in, g, &pc)) {
+            return;
         }
         if (pc >= g->limit) {
             break;
         }
-        if (w->steps > STEP_LIMIT) {
+        if (w->steps > w->block->launch->step_limit) {
             warp_report(w, in, (uint32_t)__builtin_ctz(g->bits), FINDING_HUNG,
                         "still running after %llu instructions", (unsigned long long)w->steps);
             warp_stop(w, CUDA_ERROR_LAUNCH_TIMEOUT);
@@ -296,131 +305,7 @@ static bool release_barriers(struct block *b)
     return any;
 }
 
-/* ---- blocks ---- */
-
-static uint32_t special_value(const struct warp *w, enum special id, uint32_t lane, uint64_t *wide)
-{
-    const struct block *b = w->block;
-    const struct launch *l = b->launch;
-    uint32_t thread = thread_of(w, lane);
-    *wide = 0;
-    switch (id) {
-    case SPECIAL_TID_X:
-        return thread % l->block[0];
-    case SPECIAL_TID_Y:
-        return thread / l->block[0] % l->block[1];
-    case SPECIAL_TID_Z:
-        return thread / l->block[0] / l->block[1];
-    case SPECIAL_NTID_X:
-        return l->block[0];
-    case SPECIAL_NTID_Y:
-        return l->block[1];
-    case SPECIAL_NTID_Z:
-        return l->block[2];
-    case SPECIAL_CTAID_X:
-        return b->index[0];
-    case SPECIAL_CTAID_Y:
-        return b->index[1];
-    case SPECIAL_CTAID_Z:
-        return b->index[2];
-    case SPECIAL_NCTAID_X:
-        return l->grid[0];
-    case SPECIAL_NCTAID_Y:
-        return l->grid[1];
-    case SPECIAL_NCTAID_Z:
-        return l->grid[2];
-    case SPECIAL_LANEID:
-        return lane;
-    case SPECIAL_WARPID:
-        return w->index;
-    case SPECIAL_NWARPID:
-        return b->n_warps;
-    case SPECIAL_SMID:
-        return b->number % EMULATED_MULTIPROCESSORS;
-    case SPECIAL_NSMID:
-        return EMULATED_MULTIPROCESSORS;
-    case SPECIAL_GRIDID:
-        *wide = l->op;
-        return 0;
-    case SPECIAL_LANEMASK_EQ:
-        return 1u << lane;
-    case SPECIAL_LANEMASK_LT:
-        return (1u << lane) - 1;
-    case SPECIAL_LANEMASK_LE:
-        return (2u << lane) - 1;
-    case SPECIAL_LANEMASK_GT:
-        return ~((2u << lane) - 1);
-    case SPECIAL_LANEMASK_GE:
-        return ~((1u << lane) - 1);
-    case SPECIAL_DYNAMIC_SMEM_SIZE:
-        return l->dynamic_shared;
-    case SPECIAL_CLOCK:
-    case SPECIAL_CLOCK64:
-    case SPECIAL_GLOBALTIMER:
-    case N_SPECIALS:
-        break;
-    }
-    return 0; /* clocks stand still: a kernel whose result depends on them has none to compare */
-}
-
-static void fill_specials(struct warp *w)
-{
-    const struct kernel *k = w->block->launch->kernel;
-    for (uint32_t i = 0; i < k->n_specials; i++) {
-        enum special id = k->specials[i].id;
-        bool is_wide = id == SPECIAL_GRIDID || id == SPECIAL_CLOCK64 || id == SPECIAL_GLOBALTIMER;
-        for (uint32_t l = 0; l < LANES; l++) {
-            uint64_t wide;
-            uint32_t value = special_value(w, id, l, &wide);
-            if (is_wide) {
-                lanes64(w, k->specials[i].slot)[l] = wide;
-            } else {
-                lanes32(w, k->specials[i].slot)[l] = value;
-            }
-        }
-    }
-}
-
-static void fill_constants(struct warp *w)
-{
-    const struct kernel *k = w->block->launch->kernel;
-    for (uint32_t i = 0; i < k->n_constants; i++) {
-        const struct constant_slot *c = &k->constants[i];
-        for (uint32_t l = 0; l < LANES; l++) {
-            if (c->bytes == 8) {
-                lanes64(w, c->slot)[l] = c->value;
-            } else {
-                lanes32(w, c->slot)[l] = (uint32_t)c->value;
-            }
-        }
-    }
-}
-
-static void start_block(struct block *b, uint32_t number)
-{
-    struct launch *l = b->launch;
-    b->number = number;
-    b->index[0] = number % l->grid[0];
-    b->index[1] = number / l->grid[0] % l->grid[1];
-    b->index[2] = number / l->grid[0] / l->grid[1];
-    b->first_epoch = ++b->epoch;
-    b->is_stopped = false;
-    if (l->kernel->local_bytes) {
-        memset(b->local_state, 0, (size_t)b->n_threads * l->kernel->local_bytes);
-    }
-    memset(b->shared, 0xfb, b->shared_bytes);
-    for (uint32_t i = 0; i < b->n_warps; i++) {
-        struct warp *w = &b->warps[i];
-        uint32_t lanes = b->n_threads - i * LANES;
-        w->alive = lanes >= LANES ? 0xffffffffu : (1u << lanes) - 1;
-        w->waiting = w->parked = 0;
-        w->steps = 0;
-        memset(w->pc, 0, sizeof w->pc);
-        fill_specials(w);
-    }
-}
-
-static void run_block(struct block *b)
+void block_run(struct block *b)
 {
     uint64_t steps = 0;
     do {
@@ -432,79 +317,4 @@ static void run_block(struct block *b)
         steps += b->warps[i].steps;
     }
     __atomic_fetch_add(&b->launch->instructions, steps, __ATOMIC_RELAXED);
-}
-
-static bool open_block(struct block *b, struct launch *l)
-{
-    const struct kernel *k = l->kernel;
-    b->launch = l;
-    b->n_threads = l->block[0] * l->block[1] * l->block[2];
-    b->n_warps = (b->n_threads + LANES - 1) / LANES;
-    b->shared_bytes = k->shared_bytes + l->dynamic_shared;
-    b->shared = calloc(1, b->shared_bytes + 16);
-    b->cells = calloc(b->shared_bytes / k->shared_granule + 1, sizeof *b->cells);
-    b->local = calloc((size_t)b->n_threads * k->local_bytes + 16, 1);
-    b->local_state = calloc((size_t)b->n_threads * k->local_bytes + 16, 1);
-    size_t bytes = sizeof *b->warps * b->n_warps;
-    b->warps = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    size_t file = (k->file_bytes + 63u) / 64 * 64;
-    uint8_t *files = aligned_alloc(64, file * b->n_warps);
-    if (!b->shared || !b->cells || !b->local || !b->local_state || !b->warps || !files) {
-        free(files);
-        return false;
-    }
-    memset(files, 0, file * b->n_warps);
-    memset(b->warps, 0, bytes);
-    for (uint32_t i = 0; i < b->n_warps; i++) {
-        struct warp *w = &b->warps[i];
-        w->file = files + i * file;
-        w->block = b;
-        w->code = k->code;
-        w->index = i;
-        fill_constants(w);
-    }
-    return true;
-}
-
-static void close_block(struct block *b)
-{
-    free(b->warps ? b->warps[0].file : NULL);
-    free(b->warps);
-    free(b->local_state);
-    free(b->local);
-    free(b->cells);
-    free(b->shared);
-}
-
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    return b ? gcd(b, a % b) : a;
-}
-
-void launch_run(struct launch *l)
-{
-    uint64_t n = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
-    uint64_t first = l->seed % n, stride = (l->seed >> 20) % n | 1u;
-    while (gcd(stride, n) != 1) {
-        stride++;
-    }
-    int n_threads = n < 4 ? 1 : emulator_threads();
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        struct block b = {0};
-        bool is_open = open_block(&b, l);
-        if (!is_open) {
-            __atomic_store_n(&l->error, CUDA_ERROR_OUT_OF_MEMORY, __ATOMIC_RELAXED);
-        }
-#pragma omp for schedule(dynamic, 1)
-        for (uint64_t i = 0; i < n; i++) {
-            if (is_open && !__atomic_load_n(&l->error, __ATOMIC_RELAXED)) {
-                start_block(&b, (uint32_t)((first + i * stride) % n));
-                run_block(&b);
-            }
-        }
-        if (is_open || b.warps) {
-            close_block(&b);
-        }
-    }
 }

@@ -41,6 +41,7 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
     uint64_t offset = address - device_memory.base;
     uint8_t *state = device_memory.state + offset;
     uint64_t *cells = device_memory.cells + offset / GRANULE;
+    uint32_t *readers = device_memory.readers + offset / GRANULE;
     uint64_t own = CELL(l->op, w->block->number), floor = CELL(l->floor, UINT32_MAX);
     if (!state_allows(state, bytes, access)) {
         return false;
@@ -50,14 +51,21 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
     for (uint32_t i = 0; i < n; i++) {
         suspicious |= (cells[i] > floor) & (cells[i] != own_is_fine);
     }
+    if (access == ACCESS_READ) {
+        for (uint32_t i = 0; i < n && !suspicious; i++) {
+            readers[i] = l->op;
+        }
+        return !suspicious;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        suspicious |= (readers[i] > l->floor) & (readers[i] != l->op);
+    }
     if (suspicious) {
         return false;
     }
-    if (access == ACCESS_WRITE) {
-        memset(state, BYTE_READY, bytes);
-        for (uint32_t i = 0; i < n; i++) {
-            cells[i] = own;
-        }
+    memset(state, BYTE_READY, bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        cells[i] = own;
     }
     return true;
 }
@@ -152,6 +160,22 @@ static void check_writer(struct warp *w, const struct instruction *in, uint32_t 
         where);
 }
 
+/* The last reader of a granule against this write. */
+static void check_reader(struct warp *w, const struct instruction *in, uint32_t lane,
+                         uint64_t address, uint32_t reader)
+{
+    const struct launch *l = w->block->launch;
+    char where[200];
+    if (reader != l->op && !is_before(l, reader)) {
+        device_describe(address, where, sizeof where);
+        warp_report(w, in, lane, FINDING_STREAM_ORDER,
+                    "overwrites 0x%llx, which operation %u of another stream read and no event or "
+                    "synchronization orders "
+                    "before this one (operation %u): %s",
+                    (unsigned long long)address, reader, l->op, where);
+    }
+}
+
 uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t lane,
                        uint64_t address, uint32_t bytes, enum access access)
 {
@@ -170,7 +194,13 @@ uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t la
         if (last != own || in->is_noncoherent) {
             check_writer(w, in, lane, address, last, is_part, access);
         }
-        if (access != ACCESS_READ) {
+        uint32_t *reader = &device_memory.readers[at];
+        if (access == ACCESS_READ) {
+            __atomic_store_n(reader, w->block->launch->op, __ATOMIC_RELAXED);
+        } else {
+            if (!is_part) {
+                check_reader(w, in, lane, address, __atomic_load_n(reader, __ATOMIC_RELAXED));
+            }
             bool is_shared = is_part && CELL_OP(last) == CELL_OP(own) && last != own;
             __atomic_store_n(cell, is_shared ? CELL(CELL_OP(own), BLOCK_UNKNOWN) : own,
                              __ATOMIC_RELAXED);

@@ -254,6 +254,23 @@ void run_store(struct warp *w, const struct instruction *in)
 void run_load_parameter(struct warp *w, const struct instruction *in)
 {
     const uint8_t *p = w->block->launch->parameters + in->immediate;
+    for (uint32_t e = 0; e < in->count && w->is_full; e++, p += in->bytes) {
+        uint64_t value = read_element(p, in->bytes, in->is_signed);
+        uint64_t *wide = lanes64(w, in->r[e]);
+        uint32_t *d = lanes32(w, in->r[e]);
+        if (in->bytes == 8) {
+            for (uint32_t l = 0; l < LANES; l++) {
+                wide[l] = value;
+            }
+        } else {
+            for (uint32_t l = 0; l < LANES; l++) {
+                d[l] = (uint32_t)value;
+            }
+        }
+    }
+    if (w->is_full) {
+        return;
+    }
     for (uint32_t l = 0; l < LANES; l++) {
         if (w->bits >> l & 1u) {
             load_lane(w, in, l, p);

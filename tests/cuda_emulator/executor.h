@@ -21,6 +21,7 @@ struct launch {
     uint32_t floor;      /* operations up to this number come before */
     const struct ordering *ordering;
     uint64_t seed;
+    uint64_t step_limit;   /* of a warp: endless beyond */
     int error;             /* CUresult; set once by a fatal finding */
     uint64_t instructions; /* executed by all threads */
 };
@@ -47,6 +48,7 @@ struct block {
     struct shared_cell *cells;    /* a granule each */
     uint8_t *local, *local_state; /* [thread][kernel->local_bytes]; state: 1 once written */
     struct warp *warps;
+    uint8_t *files;  /* the warps' registers */
     bool is_stopped; /* by a fatal finding */
 };
 
@@ -68,6 +70,9 @@ struct warp {
     uint32_t expected[LANES]; /* waiting: threads it needs; 0: all */
     uint64_t steps;           /* instructions times lanes */
 };
+
+/* Runs the block to its end: execute.c. */
+void block_run(struct block *b);
 
 static inline uint32_t *lanes32(const struct warp *w, uint32_t slot)
 {

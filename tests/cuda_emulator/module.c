@@ -144,7 +144,7 @@ static void parse_variable(struct parser *p, uint8_t space, bool is_extern)
     do {
         struct token name = take_word(p);
         uint64_t size = type_info[type].bytes * vector;
-        bool is_open = false;
+        bool is_open = false, is_array = token_is(p, "[");
         while (accept(p, "[")) {
             is_open = token_is(p, "]");
             size *= is_open ? 1 : take_integer(p);
@@ -163,7 +163,11 @@ static void parse_variable(struct parser *p, uint8_t space, bool is_extern)
             if (p->kernel && !s->is_dynamic_shared) {
                 place(&p->kernel->shared_bytes, s, align);
             }
-        } else if (p->kernel) { /* .local, and .param of a call: memory of the thread */
+        } else if (p->kernel && space == SPACE_PARAM &&
+                   !is_array) { /* of a call: a register serves */
+            s->space = SPACE_LOCAL;
+            s->slot = new_slot(p, type_info[type].lane);
+        } else if (p->kernel) { /* .local, and an array given to a call: memory of the thread */
             s->space = SPACE_LOCAL;
             place(&p->kernel->local_bytes, s, align > 8 ? align : 8);
         }

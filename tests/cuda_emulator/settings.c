@@ -10,6 +10,7 @@
 static struct {
     pthread_once_t once;
     int threads, arch;
+    uint64_t steps;
     uint64_t state;
 } settings = {.once = PTHREAD_ONCE_INIT};
 
@@ -24,6 +25,7 @@ static void read_settings(void)
     long threads = number("ATOLL_EMULATOR_THREADS", sysconf(_SC_NPROCESSORS_ONLN));
     settings.threads = threads < 1 ? 1 : threads > 256 ? 256 : (int)threads;
     settings.arch = (int)number("ATOLL_EMULATOR_ARCH", 90);
+    settings.steps = (uint64_t)number("ATOLL_EMULATOR_STEPS", (long)1 << 33);
     settings.state = (uint64_t)number("ATOLL_EMULATOR_SEED", 1);
 }
 
@@ -37,6 +39,12 @@ int emulator_arch(void)
 {
     pthread_once(&settings.once, read_settings);
     return settings.arch;
+}
+
+uint64_t emulator_step_limit(void)
+{
+    pthread_once(&settings.once, read_settings);
+    return settings.steps;
 }
 
 uint64_t emulator_random(void)

@@ -163,6 +163,8 @@ static void parse_parameters(struct parser *p, const struct arguments *bound)
             }
             s->space = SPACE_LOCAL;
             s->address = bound->list[n].address;
+            s->slot = bound->list[n].slot;
+            s->bytes = bound->list[n].bytes;
         } else {
             k->parameter_bytes = (k->parameter_bytes + align - 1) / align * align;
             s->space = SPACE_PARAM;

@@ -111,7 +111,8 @@ static void execute_launch(const struct operation *op)
                        .op = op->number,
                        .floor = op->before.floor,
                        .ordering = &op->before,
-                       .seed = emulator_random()};
+                       .seed = emulator_random(),
+                       .step_limit = emulator_step_limit()};
     memcpy(l.grid, op->grid, sizeof l.grid);
     memcpy(l.block, op->block, sizeof l.block);
     launch_run(&l);
