@@ -171,11 +171,9 @@ static void *find_kernel(void *context, const char *symbol)
     return library_find(context, symbol);
 }
 
-static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
+static status build_kernels(struct compiled *out, const struct compile_options *o, struct error *e)
 {
     double start = now();
-    struct fuse_options fuse_options = {.is_off = o->is_unfused};
-    TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
     uint32_t n = out->partition.n_groups;
     out->kernels = ARENA_ARRAY(&out->arena, struct kernel, n + 1);
     out->symbols = ARENA_ARRAY(&out->arena, const char *, n + 1);
@@ -196,6 +194,39 @@ static status build_program(struct compiled *out, const struct compile_options *
     }
     return out->library != NULL ? program_link(&out->program, find_kernel, out->library, e)
                                 : ATOLL_OK;
+}
+
+/* Groups whose CUDA kernel fails to compile are split into their ops, and all is built again. */
+static void split_failed(struct compiled *out)
+{
+    const bool *is_failed = out->cuda.is_failed;
+    uint32_t n_split = out->cuda.n_split;
+    for (uint32_t i = 0; i < out->partition.n_groups; i++) {
+        n_split += is_failed[i];
+    }
+    partition_split(out->primitive, &out->partition, is_failed);
+    program_free(&out->program);
+    library_close(out->library);
+    cuda_code_free(&out->cuda);
+    out->library = NULL;
+    out->program = (struct program){0};
+    out->n_kernels = 0;
+    out->source = (struct text){0};
+    out->cuda.n_split = n_split;
+}
+
+static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
+{
+    struct fuse_options fuse_options = {.is_off = o->is_unfused};
+    TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
+    struct error first = {0};
+    status code = build_kernels(out, o, &first);
+    if (code == ATOLL_COMPILER && out->cuda.is_failed != NULL) {
+        split_failed(out);
+        first = (struct error){0};
+        code = build_kernels(out, o, &first);
+    }
+    return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", first.text);
 }
 
 /* Everything in between allocates from arenas that `out` owns, so running out of memory leaves by

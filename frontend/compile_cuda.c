@@ -148,6 +148,52 @@ static status compile_units(struct compiled *c, const struct compile_options *o,
     return ATOLL_OK;
 }
 
+static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
+                           const struct emitted *emitted, char *reason, size_t size)
+{
+    struct text t = {.arena = &c->arena};
+    struct cuda_kernel ignored;
+    struct nvrtc_image image;
+    struct error e = {0};
+    bool has_kernel = c->partition.groups[emitted->group].kind != GROUP_SINGLE;
+    emit_prologue_cuda(&t, &c->kernels[emitted->group], has_kernel);
+    const char *source =
+        emit_group(c, emitted->group, &t, emitted->name, &ignored, NULL) == ATOLL_OK ? t.data : "";
+    status code = nvrtc_compile(nvrtc, c->cuda.archs[0], &source, 1, 1, &image, &e);
+    snprintf(reason, size, "%.400s", e.text);
+    nvrtc_images_free(&image, 1);
+    return code == ATOLL_OK;
+}
+
+/* Which kernels of the units that failed are to blame; marks their groups when each has several
+ * ops, so that splitting can help. */
+static void find_failed(struct compiled *c, const struct nvrtc *nvrtc,
+                        const struct emitted *emitted)
+{
+    struct cuda_code *code = &c->cuda;
+    bool *failed = ARENA_ARRAY(&c->arena, bool, c->partition.n_groups + 1), any = false;
+    char reason[500];
+    for (uint32_t i = 0; i < code->n_kernels; i++) {
+        bool is_suspect = code->images[i % code->n_units].log != NULL;
+        if (!is_suspect || compiles_alone(c, nvrtc, &emitted[i], reason, sizeof reason)) {
+            continue;
+        }
+        if (c->partition.groups[emitted[i].group].n_members < 2) {
+            return; /* one op: nothing smaller to fall back on */
+        }
+        note_add(&c->notes, "cuda", "", "%s runs one op at a time: %s", emitted[i].name, reason);
+        for (uint32_t k = 0; k < c->partition.n_groups; k++) {
+            const struct cuda_kernel *other = &launch_of_group(c, k)->cuda;
+            failed[k] = failed[k] ||
+                        (other->n_stages > 0 &&
+                         strcmp(other->stages[0].symbol,
+                                launch_of_group(c, emitted[i].group)->cuda.stages[0].symbol) == 0);
+            any = any || failed[k];
+        }
+    }
+    code->is_failed = any ? failed : NULL;
+}
+
 status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e)
 {
     struct emitted *emitted = ARENA_ARRAY(&c->arena, struct emitted, c->partition.n_groups + 1);
@@ -157,6 +203,9 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     double start = now();
     TRY(nvrtc_open(o->libnvrtc, &nvrtc, e));
     status code = compile_units(c, o, nvrtc, e);
+    if (code == ATOLL_COMPILER) {
+        find_failed(c, nvrtc, emitted);
+    }
     nvrtc_close(nvrtc);
     c->cuda.seconds = now() - start;
     return code;

@@ -13,11 +13,14 @@ struct cuda_code {
     struct nvrtc_image *images; /* [arch * n_units + unit] */
     const char **sources;       /* by unit */
     double seconds;             /* of compiling */
+    bool *is_failed;            /* by group: its kernel did not compile; NULL: none */
+    uint32_t n_split;           /* groups that run one op at a time for that reason */
 };
 
 struct compiled;
 struct compile_options;
-/* After fuse and lowering: emits, compiles, and gives the program's launches their stages. */
+/* After fuse and lowering: emits, compiles, and gives the program's launches their stages. COMPILER
+ * with is_failed set when kernels of several ops failed: split their groups and build again. */
 status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e);
 /* The images as a device takes them, to be freed; NULL: no memory. They point into code. */
 struct device_image *cuda_code_images(const struct cuda_code *code);

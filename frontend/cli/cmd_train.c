@@ -78,6 +78,12 @@ static status open_model(struct training *t, const char *path, const struct argu
         t->job.compile.is_eager = true;
         TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
     }
+    if (t->runner.compiled.cuda.n_split > 0) {
+        fprintf(stderr,
+                "atoll train: %u groups run one op at a time, their kernels did not compile; "
+                "hint: atoll inspect --notes\n",
+                t->runner.compiled.cuda.n_split);
+    }
     struct compile_options forward = t->job.compile;
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
