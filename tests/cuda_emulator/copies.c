@@ -184,3 +184,8 @@ EXPORT void *emulator_bytes(const struct operation *op, CUdeviceptr address, siz
 {
     return operation_access(op, address, bytes, is_write != 0) ? device_bytes(address) : NULL;
 }
+
+EXPORT void emulator_misuse(const char *call, const char *why)
+{
+    finding_report(FINDING_MISUSE, (uint64_t)(uintptr_t)why, "%s: %s", call, why);
+}

@@ -172,6 +172,7 @@ EXPORT CUresult emulator_enqueue(CUstream stream, const char *call, library_func
 EXPORT void *emulator_bytes(const struct operation *op, CUdeviceptr address, size_t bytes,
                             int is_write);
 EXPORT int emulator_compute_capability(void);
+EXPORT void emulator_misuse(const char *call, const char *why);
 /* Launches so far and instructions their threads executed. */
 EXPORT void atoll_emulator_statistics(uint64_t *launches, uint64_t *instructions);
 
