@@ -171,7 +171,7 @@ static void report(struct training *t, bool is_json)
                                : "%s %s: %lld steps, loss %.6f, test accuracy %.4f, %.1f us a "
                                  "step, peak %zu bytes, accepted %.0f, skipped %.0f\n";
     const char *policy = t->is_plan ? "plan" : t->job.compile.policy->name;
-    printf(form, policy, t->runner.is_eager ? "eager" : "fused", (long long)t->steps, t->loss,
+    printf(form, policy, t->job.compile.is_eager ? "eager" : "fused", (long long)t->steps, t->loss,
            isnan(t->accuracy) && is_json ? -1.0 : t->accuracy, step, t->runner.peak_bytes, accepted,
            skipped);
 }
