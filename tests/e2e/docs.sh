@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every command example marked in README.md and docs/*.md runs: the ```sh run blocks of a page, in order, in one fresh directory that has
-# the repository's examples/, include/ and build/release/. "sh run release" blocks link against a release build, so a sanitized one leaves
+# the repository's examples/, include/, tests/ and build/release/. "sh run release" blocks link against a release build, so a sanitized one leaves
 # them out.
 set -uo pipefail
 work=$(mktemp -d)
@@ -10,7 +10,7 @@ failed=0 blocks=0
 for page in "$ATOLL_SOURCE/README.md" "$ATOLL_SOURCE"/docs/*.md; do
     name=$(basename "$page" .md)
     mkdir -p "$work/$name/build"
-    ln -s "$ATOLL_SOURCE/examples" "$ATOLL_SOURCE/include" "$work/$name/"
+    ln -s "$ATOLL_SOURCE/examples" "$ATOLL_SOURCE/include" "$ATOLL_SOURCE/tests" "$work/$name/"
     ln -s "$(dirname "$ATOLL_BIN")" "$work/$name/build/release"
     awk -v plain="${ATOLL_SANITIZED:+no}" '
         /^```sh run$/ || (/^```sh run release$/ && plain != "no") {in_it = 1; n++; print "set -e"; next}
