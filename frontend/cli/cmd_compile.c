@@ -40,7 +40,7 @@ static void print_built(const struct runner *r, const char *output, double secon
     if (!is_json) {
         printf("%s: %u kernels, %u launches, peak %zu bytes, state %zu bytes, %.2f s (from cache: "
                "%d)\n",
-               output, r->compiled.n_kernels, r->compiled.program.n_launches,
+               output, r->compiled.n_kernels, program_calls(&r->compiled.program),
                session_peak_bytes(r->session), session_leaf_bytes(r->session), seconds,
                r->compiled.is_from_cache);
         return;
@@ -48,7 +48,7 @@ static void print_built(const struct runner *r, const char *output, double secon
     json_open(&j);
     json_text(&j, "plan", output);
     json_whole(&j, "kernels", r->compiled.n_kernels);
-    json_whole(&j, "launches", r->compiled.program.n_launches);
+    json_whole(&j, "launches", program_calls(&r->compiled.program));
     json_whole(&j, "peak_bytes", session_peak_bytes(r->session));
     json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
     json_real(&j, "seconds", seconds, 4);
