@@ -43,6 +43,8 @@ plant_docs() {
     cp -r "$ATOLL_SOURCE/docs" "$copy/"
     cp "$ATOLL_SOURCE"/ir/*.def "$copy/ir/"
     cp -r "$ATOLL_SOURCE/include/atoll" "$copy/include/"
+    mkdir -p "$copy/frontend/cli"
+    cp "$ATOLL_SOURCE"/frontend/cli/{main.c,cli.h} "$copy/frontend/cli/"
     if ! ATOLL_SOURCE=$copy bash "$here/$1.sh" >/dev/null 2>&1; then
         echo "$1.sh fails on the docs as they are"
         bad=1
@@ -56,6 +58,7 @@ plant_docs() {
 plant_docs docs_ops docs/ops.md 's/| `tanh` | 1 |/| `tanh` | 2 |/'
 plant_docs docs_errors docs/errors.md '/^| V023 /d'
 plant_docs docs_errors docs/errors.md 's/^| `CHECKSUM` | 9 |/| `CHECKSUM` | 19 |/'
+plant_docs docs_errors frontend/cli/main.c '/case ATOLL_IO:/d'
 plant_docs docs_errors ir/verify.def '$aX(V099, "a new rule")'
 plant_docs docs_errors include/atoll/status.def 's/"bad data"/"data are bad"/'
 plant_docs docs_cli docs/cli.md '/^| `--holdout SHARE`/d'
