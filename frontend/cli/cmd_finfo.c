@@ -113,6 +113,10 @@ static status data(const struct arguments *a, struct context *c, struct error *e
     if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE, "expected one FILE; hint: atoll data FILE --npy PREFIX");
     }
+    if (argument(a, "npy", "x")[0] == '\0') {
+        return fail(e, ATOLL_USAGE,
+                    "--npy: found nothing, expected what the files' names begin with");
+    }
     TRY(read_data_options(a, &o, e));
     TRY(dataset_open(a->positional[0], &o, &d, e));
     status code = ATOLL_OK;

@@ -79,6 +79,9 @@ refused 2 'unknown option -x' "${train[@]}" -x
 refused 2 'epochs 1.5: expected a whole number' "${train[@]}" --epochs 1.5
 refused 2 'epochs -1: expected a whole number' "${train[@]}" --epochs -1
 refused 2 'lr is -1, expected 0 or more' "${train[@]}" --optimizer adamw,lr=-1
+refused 2 'adamw: lr is given twice' "${train[@]}" --optimizer adamw,lr=1e-3,lr=1e-4
+refused 2 'step: size is given twice' "${train[@]}" --schedule step,50,size=40
+refused 2 'npy: found nothing' "$atoll" data "$digits" --npy ''
 refused 2 "optimizer 'lion' is unknown" "${train[@]}" --optimizer lion
 refused 2 'scale: found "0"' "${train[@]}" --scale 0
 refused 2 'found "foo=1", expected label=, header=' "${train[@]}" --read foo=1
