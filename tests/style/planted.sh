@@ -40,7 +40,10 @@ plant_docs() {
     local copy=$tree/docs_copy
     rm -rf "$copy"
     mkdir -p "$copy/ir" "$copy/include"
-    cp -r "$ATOLL_SOURCE/docs" "$copy/"
+    cp -r "$ATOLL_SOURCE/docs" "$ATOLL_SOURCE/README.md" "$ATOLL_SOURCE/examples" "$copy/"
+    mkdir -p "$copy/tests/golden" "$copy/runtime"
+    cp "$ATOLL_SOURCE/tests/golden/README.md" "$copy/tests/golden/"
+    cp "$ATOLL_SOURCE/runtime/container.h" "$copy/runtime/"
     cp "$ATOLL_SOURCE"/ir/*.def "$copy/ir/"
     cp -r "$ATOLL_SOURCE/include/atoll" "$copy/include/"
     mkdir -p "$copy/frontend/cli"
@@ -61,6 +64,9 @@ plant_docs docs_errors docs/errors.md 's/^| `CHECKSUM` | 9 |/| `CHECKSUM` | 19 |
 plant_docs docs_errors frontend/cli/main.c '/case ATOLL_IO:/d'
 plant_docs docs_errors ir/verify.def '$aX(V099, "a new rule")'
 plant_docs docs_errors include/atoll/status.def 's/"bad data"/"data are bad"/'
+plant_docs docs_links docs/cli.md 's/(plan.md)/(plans.md)/'
+plant_docs docs_links docs/errors.md 's/^## Verifier/## Rules/'
+plant_docs docs_links README.md '/docs.plan.md/d'
 plant_docs docs_cli docs/cli.md '/^| `--holdout SHARE`/d'
 plant_docs docs_cli docs/cli.md 's/^| `--npy PREFIX`/| `--npz PREFIX`/'
 plant_docs docs_cli docs/cli.md 's/^## atoll finfo/## atoll info/'
