@@ -80,6 +80,9 @@ void job_close(struct job *j);
 bool is_plan_name(const char *path); /* ends in .plan */
 /* USAGE when a MODEL is asked for and a plan is given. */
 status not_a_plan(const char *path, struct error *e);
+/* What building a model gave: an argument that the builder or a pass refuses is a mistake in the
+ * model, not on the command line, and exits as bad input. */
+status of_model(status code, struct error *e);
 status read_text_file(const char *path, struct arena *a, char **out, size_t *size, struct error *e);
 
 /* A data set split at random (by the seed; in file order with --no-shuffle: the last rows) into

@@ -214,10 +214,11 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     memset(sides, 0, sizeof sides);
     split_epoch(split, 0);
     split_batch(split, 0, split->n_train < batch ? split->n_train : batch, &x, &y);
-    status code = compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e);
+    status code =
+        of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e), e);
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
         j->compile.is_eager = i == 0;
-        code = runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e);
+        code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
     }
     code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {

@@ -64,12 +64,12 @@ static status build(struct job *j, const char *model, const char *output, bool i
     struct graph *primitive = NULL;
     double start = seconds_now();
     j->compile.is_eager = true;
-    status code = compile_graph(j->model, &j->compile, &passes, e);
+    status code = of_model(compile_graph(j->model, &j->compile, &passes, e), e);
     code = code == ATOLL_OK ? reread(passes.primitive, &primitive, e) : code;
     compiled_free(&passes);
     j->compile.is_eager = false;
     code = code == ATOLL_OK ? compile_primitive(primitive, &j->compile, &r.compiled, e) : code;
-    code = code == ATOLL_OK ? runner_from(&r, j->seed, e) : code;
+    code = code == ATOLL_OK ? of_model(runner_from(&r, j->seed, e), e) : code;
     if (code == ATOLL_OK) {
         char about[600];
         snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",

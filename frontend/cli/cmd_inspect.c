@@ -138,7 +138,7 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
     j.compile.is_eager = !needs_kernels;
-    code = code == ATOLL_OK ? compile_graph(j.model, &j.compile, &compiled, e) : code;
+    code = code == ATOLL_OK ? of_model(compile_graph(j.model, &j.compile, &compiled, e), e) : code;
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);

@@ -66,7 +66,7 @@ static status open_model(struct training *t, const char *path, const struct argu
     t->job.compile.is_eager = argument_flag(a, "eager");
     if (runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
         if (e->code != ATOLL_COMPILER) {
-            return e->code;
+            return of_model(e->code, e);
         }
         fprintf(stderr,
                 "atoll train: %s\natoll train: running eagerly instead, with the same bits\n",

@@ -85,6 +85,15 @@ status not_a_plan(const char *path, struct error *e)
                : ATOLL_OK;
 }
 
+status of_model(status code, struct error *e)
+{
+    if (code != ATOLL_USAGE) {
+        return code;
+    }
+    e->code = ATOLL_VERIFY;
+    return ATOLL_VERIFY;
+}
+
 status read_text_file(const char *path, struct arena *a, char **out, size_t *size, struct error *e)
 {
     FILE *f = fopen(path, "rb");
@@ -219,7 +228,7 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
     TRY(read_text_file(path, &j->arena, &text, &size, e));
     j->model = j->any_rows = j->symbolic = graph_parse(text, size, path, e);
     if (j->model == NULL) {
-        return e->code;
+        return of_model(e->code, e);
     }
     for (uint32_t i = 0; i < MAX_SYMBOLS; i++) {
         j->sizes[i] = -1;

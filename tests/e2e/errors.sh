@@ -140,6 +140,15 @@ refused 3 '%x: expected f32\[n,65\], found f32\[64,64\]' "${odd[@]}"
 model_of '%x: f32[n,64] input,' '%z = linear(%x, %w) return logits=%z'
 refused 3 "^atoll train: train_step: graph @g: output 'logits' is f32\\[n,10\\], expected a float scalar" "${odd[@]}"
 
+model_of '%x: f32[n,64] input,' '%z = linear(%x) return loss=%z'
+refused 3 'linear: 1 operands, expected 2 to 3' "${odd[@]}"
+echo 'graph @g(%x: f32[n,64] input) { %loss = sum(%x) return loss=%loss }' >"$work/odd.graph"
+refused 3 'graph @g has no param' "${odd[@]}"
+refused 3 'graph @g has no param' "$atoll" compile "$work/odd.graph" -o "$work/x.plan"
+model_of '%x: f32[n,64] input, %b: f32[10] param {init="normal:"},' '%z = linear(%x, %w, %b) %loss = sum(%z) return loss=%loss'
+refused 3 '%b: init "normal:": expected zeros, ones' "${odd[@]}"
+refused 3 '%b: init "normal:": expected zeros, ones' "$atoll" compile "$work/odd.graph" -o "$work/x.plan"
+
 # compare: a slip in the last policy shows before the first runs; no accuracy is no pass.
 compare=("$atoll" compare "$model" --data "$digits" --epochs 1)
 refused 2 "no policy 'foo'" "${compare[@]}" --policies fp32,foo
