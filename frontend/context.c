@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void context_read(struct context *c)
 {
@@ -28,7 +29,7 @@ static void dump_stage(void *context, const char *name, const char *text)
     }
 }
 
-void context_apply(struct context *c, struct compile_options *o)
+status context_apply(struct context *c, struct compile_options *o, struct error *e)
 {
     o->cc.compiler = c->cc != NULL && c->cc[0] != '\0' ? c->cc : NULL;
     o->cc.temporary = c->temporary != NULL && c->temporary[0] != '\0' ? c->temporary : NULL;
@@ -45,10 +46,15 @@ void context_apply(struct context *c, struct compile_options *o)
     }
     if (c->dump != NULL && c->dump[0] != '\0') {
         mkdir(c->dump, 0777);
+        if (access(c->dump, W_OK | X_OK) != 0) {
+            return fail(e, ATOLL_IO, "ATOLL_DUMP: %s is no directory that can be written: %s",
+                        c->dump, strerror(errno));
+        }
         c->n_dumped = 0;
         o->dump = dump_stage;
         o->dump_context = c;
     }
+    return ATOLL_OK;
 }
 
 void context_help(struct text *t)
