@@ -113,7 +113,7 @@ static status run_case(uint32_t i, long long n, double copy, struct device *d, s
     struct compile_options o = {.device = d};
     struct runner r = {0};
     double seconds = 0;
-    context_apply(c, &o);
+    TRY(context_apply(c, &o, e));
     o.dump = NULL;
     write_graph(&t, cases[i].graph, n);
     struct graph *g = graph_parse(t.data, t.length, cases[i].name, e);

@@ -14,8 +14,9 @@ struct context {
 };
 
 void context_read(struct context *c);
-/* Compiler, cache and dumping of a compilation as the environment asks for. */
-void context_apply(struct context *c, struct compile_options *o);
+/* Compiler, cache and dumping of a compilation as the environment asks for. IO when ATOLL_DUMP is
+ * no directory that can be written. */
+status context_apply(struct context *c, struct compile_options *o, struct error *e);
 /* Where the CUDA libraries are. */
 struct device_options context_devices(const struct context *c);
 /* One line a knob, into t. */
