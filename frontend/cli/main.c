@@ -24,6 +24,7 @@ static int exit_code(status code)
     case ATOLL_UNSUPPORTED:
     case ATOLL_OUT_OF_MEMORY:
     case ATOLL_INTERNAL:
+    case ATOLL_DEVICE:
         return EXIT_ENVIRONMENT;
     default:
         return EXIT_INPUT;

@@ -82,7 +82,7 @@ atoll_status atoll_plan_output(atoll_plan *plan, const char *name, atoll_view *o
 /* The first element of an output as a number; NaN when there is no such output. */
 double atoll_plan_number(atoll_plan *plan, const char *name);
 /* Parameters, buffers and state by name or by index (0 .. count-1), to read or to write between
- * steps. NOT_FOUND. */
+ * steps; on a device ask again after each step. NOT_FOUND. */
 atoll_status atoll_plan_state(atoll_plan *plan, const char *name, atoll_view *out,
                               atoll_error *error);
 uint32_t atoll_plan_state_count(const atoll_plan *plan);
