@@ -22,7 +22,7 @@ status cuda_check(const struct cuda_api *api, CUresult code, const char *call, c
 
 static status find_calls(struct cuda_api *api, const char *path, struct error *e)
 {
-#define X(name, symbol, args)                                                                      \
+#define X(name, symbol, args, names)                                                               \
     {                                                                                              \
         void *address = dlsym(api->library, #symbol);                                              \
         if (address == NULL) {                                                                     \

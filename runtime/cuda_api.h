@@ -26,6 +26,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 
 enum {
     ATOLL_CUDA_OUT_OF_MEMORY = 2,
+    ATOLL_CUDA_NOT_FOUND = 500,
     ATOLL_CUDA_NON_BLOCKING = 1,     /* of a stream */
     ATOLL_CUDA_NO_TIMING = 2,        /* of an event */
     ATOLL_CUDA_CAPTURE_THREAD = 1,   /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
@@ -40,7 +41,7 @@ enum {
 struct cuda_api {
     void *library;
     int driver; /* 13000: CUDA 13.0 */
-#define X(name, symbol, args) CUresult(*name) args;
+#define X(name, symbol, args, names) CUresult(*name) args;
 #include "cuda_api.def"
 #undef X
 };

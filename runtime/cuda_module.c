@@ -136,9 +136,10 @@ status cuda_find(struct device *base, void *loaded, const char *symbol, void **o
     struct cuda_loaded *l = loaded;
     CUfunction function = NULL;
     for (uint32_t u = 0; l != NULL && u < l->n; u++) {
-        if (d->api.cuModuleGetFunction(&function, l->modules[u], symbol) == 0) {
+        CUresult code = d->api.cuModuleGetFunction(&function, l->modules[u], symbol);
+        if (code != ATOLL_CUDA_NOT_FOUND) { /* another unit has it */
             *out = function;
-            return ATOLL_OK;
+            return cuda_check(&d->api, code, "cuModuleGetFunction", symbol, e);
         }
     }
     return fail(e, ATOLL_NOT_FOUND, "kernel %s is not in the modules; hint: compile the plan again",

@@ -19,7 +19,7 @@
 
 #ifdef ATOLL_REAL_CUDA_H
 /* A row whose arguments differ from the header's does not compile. */
-#define X(name, symbol, args)                                                                      \
+#define X(name, symbol, args, names)                                                               \
     typedef CUresult(*type_of_##name) args;                                                        \
     static __attribute__((unused)) const char                                                      \
         check_##name[__builtin_types_compatible_p(type_of_##name, __typeof__(&name)) ? 1 : -1];
@@ -27,8 +27,8 @@
 #undef X
 
 /* The symbol is what the header's macro makes of the name. */
-#define SPELL(x)              #x
-#define X(name, symbol, args) {#symbol, SPELL(name)},
+#define SPELL(x)                     #x
+#define X(name, symbol, args, names) {#symbol, SPELL(name)},
 static const char *const symbols[][2] = {
 #include "runtime/cuda_api.def"
 };
@@ -46,6 +46,7 @@ START_TEST(numbers_are_the_headers)
 {
     static const int pairs[][2] = {
         {ATOLL_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY},
+        {ATOLL_CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND},
         {ATOLL_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING},
         {ATOLL_CUDA_NO_TIMING, CU_EVENT_DISABLE_TIMING},
         {ATOLL_CUDA_CAPTURE_THREAD, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},
