@@ -1,6 +1,7 @@
-/* NVRTC by dlopen: the few entry points used here are declared by hand (tests/cuda checks them
- * against the real header). One program a unit, units on threads. Invariant: options that could
- * change a bit (contraction, flushing, approximate division) are always spelled out. */
+/* NVRTC by dlopen (never unloaded: it leaves memory behind each time): the few entry points used
+ * here are declared by hand (tests/cuda checks them against the real header). One program a unit,
+ * units on threads. Invariant: options that could change a bit (contraction, flushing, approximate
+ * division) are always spelled out. */
 #include "nvrtc.h"
 
 #include <dlfcn.h>
@@ -73,10 +74,10 @@ status nvrtc_open(const char *path, struct nvrtc **out, struct error *e)
     }
     for (uint32_t i = 0; i < ARRAY_LEN(names) && n->library == NULL && path == NULL; i++) {
         found = names[i];
-        n->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        n->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     if (path != NULL) {
-        n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     if (n->library == NULL) {
         free(n);

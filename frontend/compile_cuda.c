@@ -9,8 +9,9 @@
 
 #include "codegen/emit_cuda.h"
 #include "frontend/compile.h"
+#include "runtime/cache.h"
 
-enum { UNIT_KERNELS = 16, MAX_UNITS = 64 };
+enum { UNIT_KERNELS = 16, MAX_UNITS = 64, N_THREADS = 4 };
 
 struct emitted {
     const char *text; /* with the name K */
@@ -118,6 +119,40 @@ static void dump_unit(const struct compile_options *o, uint32_t unit, const char
     }
 }
 
+static uint64_t image_key(const struct nvrtc *nvrtc, const char *arch, const char *source)
+{
+    int major = 0, minor = 0;
+    nvrtc_version(nvrtc, &major, &minor);
+    uint64_t key = hash_text(nvrtc_flags(), (uint64_t)(major * 100 + minor));
+    return hash_text(source, hash_text(arch, key));
+}
+
+/* All units for one architecture: those of the cache, then NVRTC for the rest, side by side. */
+static status compile_arch(struct compiled *c, const struct compile_options *o,
+                           const struct nvrtc *nvrtc, const char *arch, struct nvrtc_image *images,
+                           struct error *e)
+{
+    const char *sources[MAX_UNITS] = {0};
+    struct nvrtc_image fresh[MAX_UNITS];
+    uint32_t n = 0, missing[MAX_UNITS];
+    for (uint32_t u = 0; u < c->cuda.n_units; u++) {
+        uint64_t key = image_key(nvrtc, arch, c->cuda.sources[u]);
+        if (!cached_image_load(o->cache, key, &images[u])) {
+            sources[n] = c->cuda.sources[u];
+            missing[n++] = u;
+        }
+    }
+    c->cuda.n_cached += c->cuda.n_units - n;
+    status code = nvrtc_compile(nvrtc, arch, sources, n, N_THREADS, fresh, e);
+    for (uint32_t i = 0; i < n; i++) {
+        images[missing[i]] = fresh[i];
+        if (fresh[i].log == NULL) {
+            cached_image_store(o->cache, image_key(nvrtc, arch, sources[i]), &fresh[i]);
+        }
+    }
+    return code;
+}
+
 static status compile_units(struct compiled *c, const struct compile_options *o,
                             const struct nvrtc *nvrtc, struct error *e)
 {
@@ -137,8 +172,7 @@ static status compile_units(struct compiled *c, const struct compile_options *o,
             nvrtc_newest_arch(nvrtc, code->archs[a]); /* its PTX runs on what came later */
         }
         code->n_archs = a + 1;
-        status result =
-            nvrtc_compile(nvrtc, code->archs[a], code->sources, code->n_units, 4, images, e);
+        status result = compile_arch(c, o, nvrtc, code->archs[a], images, e);
         for (uint32_t u = 0; u < code->n_units; u++) {
             dump_unit(o, u, "log", images[u].log);
             dump_unit(o, u, "ptx", images[u].ptx);

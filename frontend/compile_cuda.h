@@ -12,6 +12,7 @@ struct cuda_code {
     char (*archs)[16];
     struct nvrtc_image *images; /* [arch * n_units + unit] */
     const char **sources;       /* by unit */
+    uint32_t n_cached;          /* images that came from the cache */
     double seconds;             /* of compiling */
     bool *is_failed;            /* by group: its kernel did not compile; NULL: none */
     uint32_t n_split;           /* groups that run one op at a time for that reason */

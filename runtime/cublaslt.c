@@ -117,7 +117,7 @@ status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struc
     b->device = d;
     b->allows_tf32 = allows_tf32;
     for (uint32_t i = 0; i < ARRAY_LEN(names) && b->library == NULL; i++) {
-        b->library = dlopen(path != NULL ? path : names[i], RTLD_NOW | RTLD_LOCAL);
+        b->library = dlopen(path != NULL ? path : names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     if (b->library == NULL) {
         const char *why = dlerror();

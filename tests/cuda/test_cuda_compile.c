@@ -3,8 +3,6 @@
  * with 16-byte accesses where they belong. Prints counts and seconds. */
 #include "cuda_suite.h"
 
-#include <time.h>
-
 #include "frontend/compile.h"
 #include "ir/parse.h"
 #include "tests/fuzz/generate.h"
@@ -99,6 +97,56 @@ START_TEST(packs)
     }
     ck_assert(loads && stores);
     compiled_free(&c);
+}
+END_TEST
+
+static void damage(const char *directory)
+{
+    char command[512]; /* a byte of every entry becomes another */
+    snprintf(command, sizeof command,
+             "for f in %s/*.cuda; do printf X | dd of=$f bs=1 seek=100 conv=notrunc 2>/dev/null; "
+             "done",
+             directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static uint32_t cached_units(const char *directory, uint32_t *n_units)
+{
+    static const char GRAPH[] = "graph @g(%x: f32[5,70] input) {\n  %y = softmax(%x)\n  return "
+                                "y=%y\n}\n";
+    struct compiled c;
+    struct error e = {0};
+    struct compile_options o = {.skips_c = true,
+                                .cuda_archs = ARCHS,
+                                .n_cuda_archs = 2,
+                                .cache = directory,
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct graph *g = graph_parse(GRAPH, strlen(GRAPH), "cached", &e);
+    ck_assert_msg(compile_graph(g, &o, &c, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_mem_eq(c.cuda.images[0].cubin,
+                     "\x7f"
+                     "ELF",
+                     4);
+    ck_assert_ptr_nonnull(strstr(c.cuda.images[0].ptx, ".entry"));
+    uint32_t n = c.cuda.n_cached;
+    *n_units = c.cuda.n_units * c.cuda.n_archs;
+    compiled_free(&c);
+    graph_destroy(g);
+    return n;
+}
+
+START_TEST(cache)
+{
+    char directory[] = "/tmp/atoll_cuda_cache_XXXXXX", command[64];
+    uint32_t n;
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_uint_eq(cached_units(directory, &n), 0);
+    ck_assert_uint_eq(cached_units(directory, &n), n);
+    damage(directory);
+    ck_assert_uint_eq(cached_units(directory, &n), 0);
+    ck_assert_uint_eq(cached_units(directory, &n), n);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 
@@ -199,6 +247,7 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, demo, 0, 6);
     tcase_add_test(tc, packs);
+    tcase_add_test(tc, cache);
     tcase_add_test(tc, random_graphs);
     tcase_add_test(tc, unknown_archs);
     tcase_add_test(tc, failing_source);
