@@ -63,11 +63,14 @@ struct backend {
     status (*allocate_host)(struct device *d, size_t bytes, void **out, struct error *e);
     void (*release_host)(struct device *d, void *memory);
 
-    /* Uploads between begin and end overlap with nothing launched before or after on the same
-     * memory; `from` (pinned) may not be written before uploads_wait. */
-    status (*uploads_begin)(struct device *d, struct error *e);
+    /* Uploads between begin and end are done before what is launched after; `from` (pinned) may not
+     * be written before uploads_wait. They wait for all work so far or, when staged, only for what
+     * was launched up to the last uploads_taken: into memory that nothing later reads they overlap
+     * with a step under way. */
+    status (*uploads_begin)(struct device *d, bool is_staged, struct error *e);
     status (*upload)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
     status (*uploads_end)(struct device *d, struct error *e);
+    status (*uploads_taken)(struct device *d, struct error *e);
     status (*uploads_wait)(struct device *d, struct error *e);
     /* Waits for the work before it and for the copy. */
     status (*download)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);

@@ -55,6 +55,7 @@ static status start(struct cuda_device *d, int ordinal, const struct device_opti
     CUDA(d, cuStreamCreate, "copies", e, &d->copies, ATOLL_CUDA_NON_BLOCKING);
     CUDA(d, cuEventCreate, "computed", e, &d->computed, ATOLL_CUDA_NO_TIMING);
     CUDA(d, cuEventCreate, "uploaded", e, &d->uploaded, ATOLL_CUDA_NO_TIMING);
+    CUDA(d, cuEventCreate, "taken", e, &d->taken, ATOLL_CUDA_NO_TIMING);
     return ATOLL_OK;
 }
 
@@ -66,11 +67,11 @@ static void cuda_close(struct device *base)
         cublaslt_close(d->blas);
         cuda_pool_free(d);
     }
-    if (d->uploaded != NULL) {
-        (void)d->api.cuEventDestroy(d->uploaded);
-    }
-    if (d->computed != NULL) {
-        (void)d->api.cuEventDestroy(d->computed);
+    CUevent events[] = {d->computed, d->uploaded, d->taken};
+    for (uint32_t i = 0; i < ARRAY_LEN(events); i++) {
+        if (events[i] != NULL) {
+            (void)d->api.cuEventDestroy(events[i]);
+        }
     }
     if (d->copies != NULL) {
         (void)d->api.cuStreamDestroy(d->copies);
@@ -138,9 +139,13 @@ static void cuda_release_host(struct device *base, void *memory)
     }
 }
 
-static status cuda_uploads_begin(struct device *base, struct error *e)
+static status cuda_uploads_begin(struct device *base, bool is_staged, struct error *e)
 {
     struct cuda_device *d = of(base);
+    if (is_staged) {
+        CUDA(d, cuStreamWaitEvent, "taken", e, d->copies, d->taken, 0);
+        return ATOLL_OK;
+    }
     CUDA(d, cuEventRecord, "computed", e, d->computed, d->compute);
     CUDA(d, cuStreamWaitEvent, "computed", e, d->copies, d->computed, 0);
     return ATOLL_OK;
@@ -160,6 +165,13 @@ static status cuda_uploads_end(struct device *base, struct error *e)
     CUDA(d, cuEventRecord, "uploaded", e, d->uploaded, d->copies);
     CUDA(d, cuStreamWaitEvent, "uploaded", e, d->compute, d->uploaded, 0);
     d->has_uploads = true;
+    return ATOLL_OK;
+}
+
+static status cuda_uploads_taken(struct device *base, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    CUDA(d, cuEventRecord, "taken", e, d->taken, d->compute);
     return ATOLL_OK;
 }
 
@@ -277,6 +289,7 @@ const struct backend cuda_backend = {
     .uploads_begin = cuda_uploads_begin,
     .upload = cuda_upload,
     .uploads_end = cuda_uploads_end,
+    .uploads_taken = cuda_uploads_taken,
     .uploads_wait = cuda_uploads_wait,
     .download = cuda_download,
     .copy = cuda_copy,

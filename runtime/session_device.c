@@ -9,8 +9,10 @@
 
 struct mirror {
     void *host;
+    void *staging; /* inputs: device memory that the next batch goes to while a step still runs */
     size_t capacity;
     bool is_host_newer, is_device_newer;
+    bool is_staged; /* uploaded to staging, to be copied from there */
 };
 
 struct device_session {
@@ -118,6 +120,7 @@ void remote_destroy(struct session *s)
     forget_recording(s);
     for (uint32_t i = 1; r->leaves != NULL && i < s->p->graph->n_nodes; i++) {
         r->backend->release_host(s->device, r->leaves[i].host);
+        r->backend->release(s->device, r->leaves[i].staging);
     }
     for (uint32_t i = 0; r->outputs != NULL && i < s->p->graph->n_outputs; i++) {
         r->backend->release_host(s->device, r->outputs[i].host);
@@ -215,7 +218,7 @@ static status upload_tables(struct session *s, struct error *e)
         }
         args += s->p->launches[i].n_args;
     }
-    TRY(r->backend->uploads_begin(s->device, e));
+    TRY(r->backend->uploads_begin(s->device, false, e));
     TRY(r->backend->upload(s->device, r->tables, r->host_tables, bytes, e));
     return r->backend->uploads_end(s->device, e);
 }
@@ -233,6 +236,11 @@ status remote_bind(struct session *s, struct error *e)
         size_t bytes = session_bytes_of(s, (value){i});
         bool has_moved = r->leaves[i].host == NULL || r->leaves[i].capacity < bytes;
         TRY(fit_mirror(s, &r->leaves[i], bytes, e));
+        if (has_moved && g->nodes[i].op == OP_input) {
+            r->backend->release(s->device, r->leaves[i].staging);
+            r->leaves[i].staging = NULL;
+            TRY(r->backend->allocate(s->device, bytes, &r->leaves[i].staging, e));
+        }
         r->leaves[i].is_host_newer = r->leaves[i].is_host_newer || has_moved;
         r->seen[i] = s->tensors[i];
         r->seen[i].data = r->leaves[i].host;
@@ -291,15 +299,15 @@ struct tensor remote_output(struct session *s, uint32_t i)
 
 /* ---- a step ---- */
 
-static status upload_leaves(struct session *s, struct error *e)
+/* What the host may have changed, of the leaves that are inputs or of the others. */
+static status upload_some(struct session *s, bool is_staged, bool *is_begun, struct error *e)
 {
     struct device_session *r = s->remote;
     const struct graph *g = s->p->graph;
-    bool is_begun = false;
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         struct mirror *m = &r->leaves[i];
-        size_t bytes = node_is_leaf(&g->nodes[i]) ? session_bytes_of(s, (value){i}) : 0;
-        bool is_pointed = s->pointed[i] != NULL;
+        bool is_pointed = s->pointed[i] != NULL, is_mine = (m->staging != NULL) == is_staged;
+        size_t bytes = node_is_leaf(&g->nodes[i]) && is_mine ? session_bytes_of(s, (value){i}) : 0;
         if (bytes == 0 || (!m->is_host_newer && !is_pointed)) {
             continue;
         }
@@ -307,14 +315,33 @@ static status upload_leaves(struct session *s, struct error *e)
             TRY(r->backend->uploads_wait(s->device, e));
             memcpy(m->host, s->pointed[i], bytes);
         }
-        if (!is_begun) {
-            TRY(r->backend->uploads_begin(s->device, e));
-            is_begun = true;
+        if (!*is_begun) {
+            TRY(r->backend->uploads_begin(s->device, is_staged, e));
+            *is_begun = true;
         }
-        TRY(r->backend->upload(s->device, s->own[i], m->host, bytes, e));
+        void *to = is_staged ? m->staging : s->own[i];
+        TRY(r->backend->upload(s->device, to, m->host, bytes, e));
         m->is_host_newer = false;
+        m->is_staged = is_staged;
     }
-    return is_begun ? r->backend->uploads_end(s->device, e) : ATOLL_OK;
+    return *is_begun ? r->backend->uploads_end(s->device, e) : ATOLL_OK;
+}
+
+static status upload_leaves(struct session *s, struct error *e)
+{
+    struct device_session *r = s->remote;
+    bool is_begun = false;
+    TRY(upload_some(s, false, &is_begun, e));
+    is_begun = false;
+    TRY(upload_some(s, true, &is_begun, e));
+    for (uint32_t i = 1; is_begun && i < s->p->graph->n_nodes; i++) {
+        if (r->leaves[i].is_staged) {
+            TRY(r->backend->copy(s->device, s->own[i], r->leaves[i].staging,
+                                 session_bytes_of(s, (value){i}), e));
+            r->leaves[i].is_staged = false;
+        }
+    }
+    return is_begun ? r->backend->uploads_taken(s->device, e) : ATOLL_OK;
 }
 
 static status launch_stages(struct session *s, const struct launch *l, uint32_t first,
