@@ -21,6 +21,7 @@ static const struct option options[] = {
     {"batch", "N", "rows a step (default 64)"},
     {"epochs", "N", "passes over the data (default 5)"},
     {"device", "D", "cpu, or cuda:N (default cpu)"},
+    {"tf32", NULL, "let f32 matrix products of the device round their operands to TF32"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},

@@ -23,6 +23,7 @@ static const struct option options[] = {
     {"epochs", "N", "passes over the data (default 10)"},
     {"steps", "N", "stop after so many steps"},
     {"device", "D", "cpu, or cuda:N (default cpu)"},
+    {"tf32", NULL, "let f32 matrix products of the device round their operands to TF32"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
@@ -58,9 +59,10 @@ static status open_model(struct training *t, const char *path, const struct argu
     if (t->is_plan) {
         TRY(argument_only(a,
                           " data batch epochs steps seed no-shuffle holdout scale label read save "
-                          "resume json quiet device ",
+                          "resume json quiet device tf32 ",
                           "a plan is compiled already; hint: give it to atoll compile", e));
         struct device_options where = context_devices(c);
+        where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
         return runner_open_plan(&t->runner, path, t->job.compile.device, e);
     }
@@ -199,6 +201,10 @@ static void report_json(const struct training *t, const char *policy, double ste
     json_real(&j, "test_accuracy", t->accuracy, 6);
     json_real(&j, "step_us", step, 6);
     json_whole(&j, "peak_bytes", t->runner.peak_bytes);
+    if (t->runner.device != NULL) {
+        json_whole(&j, "device_allocated_bytes", t->runner.device->memory.peak_allocated);
+        json_whole(&j, "device_reserved_bytes", t->runner.device->memory.peak_reserved);
+    }
     json_real(&j, "accepted", t->accepted, 16);
     json_real(&j, "skipped", t->skipped, 16);
     json_close("\n");
@@ -229,6 +235,10 @@ static void report(struct training *t, bool is_json)
     }
     if (ran > 0) {
         printf(", %.1f us a step, peak %zu bytes", step, t->runner.peak_bytes);
+    }
+    if (t->runner.device != NULL) {
+        printf(", device memory %zu bytes of %zu reserved", t->runner.device->memory.peak_allocated,
+               t->runner.device->memory.peak_reserved);
     }
     if (!isnan(t->accepted)) {
         printf(", accepted %.0f, skipped %.0f", t->accepted, t->skipped);

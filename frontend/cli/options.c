@@ -260,6 +260,7 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
     TRY(context_apply(c, &j->compile, e));
     const char *device = argument(a, "device", "cpu");
     struct device_options where = context_devices(c);
+    where.allows_tf32 = argument_flag(a, "tf32");
     return device_open(device, &where, &j->compile.device, e);
 }
 
