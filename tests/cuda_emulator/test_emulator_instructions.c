@@ -19,7 +19,7 @@
 #define H(v)    ((uint16_t)(v))
 #define F(v)    float_of((uint32_t)(v))
 #define D(v)    double_of(v)
-#define F16(v)  widen(&format_f16, H(v))
+#define F16(v)  ((long double)widen(&format_f16, H(v)))
 #define BF16(v) widen(&format_bf16, H(v))
 #define FB(v)   store_f32(v)
 #define DB(v)   store_f64(v)
@@ -92,28 +92,41 @@ static uint32_t field(uint32_t a, uint32_t at, uint32_t n)
     X("add.rn.f64", "ddd", DB(D(A) + D(B)))                                                        \
     X("fma.rn.f64", "dddd", DB(fma(D(A), D(B), D(C))))                                             \
     X("div.rn.f64", "ddd", DB(D(A) / D(B)))                                                        \
-    X("add.f16", "hhh", half(&format_f16, (long double)F16(A) + F16(B)))                           \
-    X("mul.f16", "hhh", half(&format_f16, (long double)F16(A) * F16(B)))                           \
-    X("fma.rn.f16", "hhhh", half(&format_f16, (long double)F16(A) * F16(B) + F16(C)))              \
+    X("add.f16", "hhh", half(&format_f16, F16(A) + F16(B)))                                        \
+    X("mul.f16", "hhh", half(&format_f16, F16(A) * F16(B)))                                        \
+    X("fma.rn.f16", "hhhh", half(&format_f16, F16(A) * F16(B) + F16(C)))                           \
+    X("fma.rn.bf16x2", "rrrr",                                                                     \
+      half(&format_bf16, (long double)add_odd(BF16(A) * BF16(B), BF16(C))) |                       \
+          half(&format_bf16, (long double)add_odd(BF16(A >> 16) * BF16(B >> 16), BF16(C >> 16)))   \
+              << 16)                                                                               \
+    X("max.f16x2", "rrr",                                                                          \
+      half(&format_f16, F16(A) > F16(B) || isnan(F16(B))      ? F16(A)                             \
+                        : F16(A) == F16(B) && signbit(F16(B)) ? F16(A)                             \
+                                                              : F16(B)) |                          \
+          half(&format_f16, F16(A >> 16) > F16(B >> 16) || isnan(F16(B >> 16)) ? F16(A >> 16)      \
+                            : F16(A >> 16) == F16(B >> 16) && signbit(F16(B >> 16))                \
+                                ? F16(A >> 16)                                                     \
+                                : F16(B >> 16))                                                    \
+              << 16)                                                                               \
     X("add.rn.bf16", "hhh", half(&format_bf16, (long double)add_odd(BF16(A), BF16(B))))            \
-    X("cvt.rn.f16.f32", "hr", narrow(&format_f16, F(A), ROUND_NEAREST, 0))                         \
-    X("cvt.rz.f16.f32", "hr", narrow(&format_f16, F(A), ROUND_ZERO, 0))                            \
-    X("cvt.rn.bf16.f32", "hr", narrow(&format_bf16, F(A), ROUND_NEAREST, 0))                       \
+    X("cvt.rn.f16.f32", "hr", narrow(&format_f16, (double)F(A), ROUND_NEAREST, 0))                 \
+    X("cvt.rz.f16.f32", "hr", narrow(&format_f16, (double)F(A), ROUND_ZERO, 0))                    \
+    X("cvt.rn.bf16.f32", "hr", narrow(&format_bf16, (double)F(A), ROUND_NEAREST, 0))               \
     X("cvt.f32.f16", "rh", FB((float)F16(A)))                                                      \
     X("cvt.f32.bf16", "rh", FB((float)BF16(A)))                                                    \
     X("cvt.rn.bf16x2.f32", "rrr",                                                                  \
-      narrow(&format_bf16, F(A), ROUND_NEAREST, 0) << 16 |                                         \
-          narrow(&format_bf16, F(B), ROUND_NEAREST, 0))                                            \
+      narrow(&format_bf16, (double)F(A), ROUND_NEAREST, 0) << 16 |                                 \
+          narrow(&format_bf16, (double)F(B), ROUND_NEAREST, 0))                                    \
     X("cvt.rn.satfinite.e4m3x2.f32", "hrr",                                                        \
-      narrow(&format_e4m3, F(A), ROUND_NEAREST, 1) << 8 |                                          \
-          narrow(&format_e4m3, F(B), ROUND_NEAREST, 1))                                            \
+      narrow(&format_e4m3, (double)F(A), ROUND_NEAREST, 1) << 8 |                                  \
+          narrow(&format_e4m3, (double)F(B), ROUND_NEAREST, 1))                                    \
     X("cvt.rn.satfinite.e5m2x2.f32", "hrr",                                                        \
-      narrow(&format_e5m2, F(A), ROUND_NEAREST, 1) << 8 |                                          \
-          narrow(&format_e5m2, F(B), ROUND_NEAREST, 1))                                            \
+      narrow(&format_e5m2, (double)F(A), ROUND_NEAREST, 1) << 8 |                                  \
+          narrow(&format_e5m2, (double)F(B), ROUND_NEAREST, 1))                                    \
     X("cvt.rn.f16x2.e4m3x2", "rh",                                                                 \
       narrow(&format_f16, widen(&format_e4m3, H(A) >> 8), ROUND_NEAREST, 0) << 16 |                \
           narrow(&format_f16, widen(&format_e4m3, H(A) & 255), ROUND_NEAREST, 0))                  \
-    X("cvt.rna.tf32.f32", "rr", narrow(&format_tf32, F(A), ROUND_AWAY, 0) << 13)                   \
+    X("cvt.rna.tf32.f32", "rr", narrow(&format_tf32, (double)F(A), ROUND_AWAY, 0) << 13)           \
     X("cvt.rn.f32.f64", "rd", FB((float)D(A)))                                                     \
     X("cvt.f64.f32", "dr", DB((double)F(A)))                                                       \
     X("cvt.rn.f32.u64", "rd", FB((float)A))                                                        \
