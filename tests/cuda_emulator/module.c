@@ -297,7 +297,9 @@ static void parse_module(struct parser *p)
             next_token(p);
         } else if (accept(p, ".target")) {
             struct token t = take_word(p);
-            p->module->target = t.length > 3 ? (unsigned)strtoul(t.text + 3, NULL, 10) : 0;
+            char *end = NULL;
+            p->module->target = t.length > 3 ? (unsigned)strtoul(t.text + 3, &end, 10) : 0;
+            p->module->is_specific = end && *end == 'a';
             while (accept(p, ",")) {
                 take_word(p);
             }

@@ -108,7 +108,8 @@ struct module {
     uint32_t n_kernels, kernels_room;
     struct global_variable *globals;
     uint32_t n_globals, globals_room;
-    unsigned target; /* 80 of sm_80 */
+    unsigned target;  /* 80 of sm_80 */
+    bool is_specific; /* sm_90a: runs on that device only */
 };
 
 /* Parses PTX text; NULL on error, with one line "ptx line N: ..." in error. */

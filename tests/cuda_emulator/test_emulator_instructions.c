@@ -334,7 +334,8 @@ START_TEST(formats)
         ck_assert_uint_eq(narrow(f, middle, ROUND_NEAREST, 0), even);
         ck_assert_uint_eq(narrow(f, middle, ROUND_AWAY, 0), code + 1);
         ck_assert_uint_eq(narrow(f, nextafter(middle, 0), ROUND_NEAREST, 0), code);
-        ck_assert_uint_eq(narrow(f, nextafter(middle, INFINITY), ROUND_NEAREST, 0), code + 1);
+        ck_assert_uint_eq(narrow(f, nextafter(middle, (double)INFINITY), ROUND_NEAREST, 0),
+                          code + 1);
         ck_assert_uint_eq(narrow(f, middle, ROUND_ZERO, 0), code);
         ck_assert_uint_eq(narrow(f, middle, ROUND_UP, 0), code + 1);
         ck_assert_uint_eq(narrow(f, -middle, ROUND_DOWN, 0), (code + 1) | (n + 1));
@@ -348,6 +349,35 @@ START_TEST(formats)
     ck_assert_uint_eq(narrow(&format_e4m3, 465.0, ROUND_NEAREST, 0), 0x7f);
     ck_assert_uint_eq(narrow(&format_e5m2, -1e9, ROUND_NEAREST, 1), 0xfb);
     ck_assert_uint_eq(narrow(&format_e5m2, 61440.0, ROUND_NEAREST, 0), 0x7c);
+}
+END_TEST
+
+/* A jump table, and a barrier that reduces a predicate over the block. */
+START_TEST(control)
+{
+    static const char ptx[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry f(.param .u64 out)\n{\n"
+        ".reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .b64 %rd<4>;\n"
+        "ld.param.u64 %rd1, [out];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\n"
+        "add.s64 %rd3, %rd1, %rd2;\nand.b32 %r2, %r1, 3;\nmov.u32 %r3, 7;\n"
+        "table: .branchtargets L0, L1, L2, L1;\nbrx.idx %r2, table;\n"
+        "L0: add.u32 %r3, %r3, 100;\nL1: add.u32 %r3, %r3, 10;\nL2: add.u32 %r3, %r3, 1;\n"
+        "setp.gt.u32 %p1, %r3, 20;\nbar.red.popc.u32 %r4, 0, %p1;\nadd.u32 %r3, %r3, %r4;\n"
+        "@!%p1 add.u32 %r3, %r3, 1000;\nst.global.u32 [%rd3], %r3;\nret;\n}\n";
+    uint32_t out[70];
+    open_context();
+    CUmodule m = module_of_text(ptx);
+    CUdeviceptr to = device_array(sizeof out);
+    GOOD(launch(function_of(m, "f"), 1, 70, 0, (void *[]){&to}));
+    GOOD(cuMemcpyDtoH_v2(out, to, sizeof out));
+    for (uint32_t i = 0; i < 70; i++) {
+        uint32_t r = i % 4 == 0 ? 118 : i % 4 == 2 ? 8 : 18;
+        ck_assert_uint_eq(out[i], r + 18 + (r > 20 ? 0 : 1000)); /* 18 threads with i % 4 == 0 */
+    }
+    want_no_findings();
+    GOOD(cuMemFree_v2(to));
+    close_context();
 }
 END_TEST
 
@@ -371,6 +401,7 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, instruction, 0, N_ROWS);
     tcase_add_loop_test(tc, formats, 0, 5);
+    tcase_add_test(tc, control);
     tcase_add_test(tc, unknown_instruction);
 }
 
