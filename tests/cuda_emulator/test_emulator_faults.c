@@ -137,6 +137,22 @@ START_TEST(use_after_free)
 }
 END_TEST
 
+/* Of a large allocation the pages are given back, and it is known all the same. */
+START_TEST(use_after_free_of_much)
+{
+    struct setting s = begin();
+    CUdeviceptr y = device_array(1 << 20);
+    int n = 128;
+    GOOD(cuMemFree_v2(y));
+    y += 1 << 19;
+    ck_assert_uint_eq(launch(function_of(s.m, "copy"), 1, 128, 0, (void *[]){&s.x, &y, &n}),
+                      CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert(
+        has_finding("use after free", "byte 524288 of the 1048576 bytes of freed allocation"));
+    end(&s);
+}
+END_TEST
+
 START_TEST(race_between_blocks)
 {
     struct setting s = begin();
@@ -235,6 +251,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, uninitialized_shared);
     tcase_add_test(tc, uninitialized_global);
     tcase_add_test(tc, use_after_free);
+    tcase_add_test(tc, use_after_free_of_much);
     tcase_add_test(tc, race_between_blocks);
     tcase_add_test(tc, diverged_shuffle);
     tcase_add_test(tc, endless);
