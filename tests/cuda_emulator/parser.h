@@ -140,6 +140,7 @@ struct operand {
 };
 
 void parse_operand(struct parser *p, struct operand *o);
+uint32_t new_slots(struct parser *p, uint32_t n, uint32_t lane_bytes); /* side by side: the first */
 uint32_t new_slot(struct parser *p, uint32_t lane_bytes);
 uint32_t constant_slot(struct parser *p, uint64_t value, uint8_t lane_bytes);
 struct instruction *emit(struct parser *p, run_function *run, uint8_t n_defs);

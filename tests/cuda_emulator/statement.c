@@ -422,7 +422,7 @@ void decode_kernel(struct parser *p, struct kernel *k)
     uint32_t n_symbols = p->n_symbols;
     p->kernel = k;
     p->guard = 0;
-    k->file_bytes = LANES * 8; /* slot 0 means none; it holds zeros */
+    new_slot(p, 8); /* slot 0 means none; it holds zeros */
     for (uint32_t i = 0; i < p->n_symbols; i++) {
         if (p->symbols[i].space == SPACE_SHARED) {
             p->symbols[i].address = ~(uint64_t)0;
@@ -433,6 +433,7 @@ void decode_kernel(struct parser *p, struct kernel *k)
     p->guard = 0;
     emit(p, NULL, 0)->kind = KIND_EXIT;
     resolve_labels(p);
+    pack_registers(k);
     k->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
     for (uint32_t i = 0; i < k->n_constants; i++) {
         k->constants[i].value += k->constants[i].is_dynamic_shared ? k->shared_bytes : 0;
