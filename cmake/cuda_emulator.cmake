@@ -14,6 +14,7 @@ set_target_properties(atoll_emulated_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${
 file(GLOB emulator_sources CONFIGURE_DEPENDS tests/cuda_emulator/cublaslt*.c)
 add_library(atoll_emulated_cublaslt SHARED ${emulator_sources} tests/cuda_emulator/narrow.c)
 target_link_libraries(atoll_emulated_cublaslt PRIVATE atoll_emulated_cuda m)
+target_link_options(atoll_emulated_cublaslt PRIVATE -Wl,-z,nodelete) # its work may still be pending
 # found beside each other, so that both work on one device
 set_target_properties(atoll_emulated_cublaslt PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")

@@ -101,9 +101,9 @@ bool operation_access(const struct operation *op, uint64_t address, uint64_t byt
         uint8_t s = is_inside ? state[i] : 0;
         if (!(s & BYTE_ALLOCATED)) {
             device_describe(address + i, where, sizeof where);
-            enum finding_kind kind = s == BYTE_FREED      ? FINDING_USE_AFTER_FREE
-                                     : s == BYTE_PROMISED ? FINDING_STREAM_ORDER
-                                                          : FINDING_OUT_OF_BOUNDS;
+            enum finding_kind kind = device_is_freed(address + i) ? FINDING_USE_AFTER_FREE
+                                     : s == BYTE_PROMISED         ? FINDING_STREAM_ORDER
+                                                                  : FINDING_OUT_OF_BOUNDS;
             finding_report(kind, op->number, "%s (operation %u) %s 0x%llx: %s", op->call,
                            op->number, is_write ? "writes" : "reads",
                            (unsigned long long)(address + i), where);

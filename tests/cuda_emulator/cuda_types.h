@@ -63,7 +63,7 @@ enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1 };
 #define SHARED_DEFAULT           49152  /* of a block, without asking */
 #define SHARED_MOST              232448 /* with CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
 
-/* Settings from the environment, read once (settings.c). */
+/* Settings from the environment (settings.c). */
 int emulator_threads(
     void);               /* ATOLL_EMULATOR_THREADS: host threads for blocks; default: processors */
 int emulator_arch(void); /* ATOLL_EMULATOR_ARCH: 90 for sm_90 */

@@ -296,6 +296,7 @@ static bool decode_shfl(struct parser *p, struct parts *parts, struct operand *o
     memcpy(&in->r[1], sources, 3 * sizeof *sources);
     in->r[5] = o[0].pair;
     in->n_defs = 1;
+    in->extra_def = 5;
     in->action = part_is(parts, 2, "up")     ? 0
                  : part_is(parts, 2, "down") ? 1
                  : part_is(parts, 2, "bfly") ? 2
@@ -362,6 +363,7 @@ static bool decode_barrier(struct parser *p, struct parts *parts, struct operand
     in->r[0] = id;
     in->r[1] = threads;
     in->r[2] = d;
+    in->extra_def = d ? 2 : 0;
     in->r[3] = a;
     in->action = is_popc ? 0 : has_part(parts, "and") ? 1 : 2;
     return true;

@@ -13,7 +13,8 @@
 #include "findings.h"
 
 #define RANGE     ((uint64_t)64 << 30)
-#define ALIGNMENT 512u /* of allocations; real ones have 256 at least */
+#define ALIGNMENT 512u   /* of allocations; real ones have 256 at least */
+#define LARGE     65536u /* freed allocations from here on give their pages back */
 
 struct device_memory device_memory;
 
@@ -131,11 +132,28 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
     return address;
 }
 
+/* Gives the whole pages inside [at, at + bytes) back; they read as zeros again. */
+static void give_back(void *at, uint64_t bytes)
+{
+    uint64_t page = 4096, start = ((uint64_t)(uintptr_t)at + page - 1) / page * page;
+    uint64_t end = ((uint64_t)(uintptr_t)at + bytes) / page * page;
+    if (end > start) {
+        madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
+    }
+}
+
 static void release(struct allocation *a)
 {
+    uint64_t offset = a->address - device_memory.base;
     a->is_freed = true;
     heap.in_use -= a->bytes;
-    memset(device_memory.state + (a->address - device_memory.base), BYTE_FREED, a->bytes);
+    memset(device_memory.state + offset, BYTE_FREED, a->bytes);
+    if (a->bytes >= LARGE) {
+        give_back(device_memory.state + offset, a->bytes);
+        give_back(device_memory.storage + offset, a->bytes);
+        give_back(device_memory.cells + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
+        give_back(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint32_t));
+    }
 }
 
 bool device_free(uint64_t address)
@@ -171,6 +189,12 @@ bool device_find(uint64_t address, struct allocation *out)
     bool found = i < heap.n;
     pthread_mutex_unlock(&heap.lock);
     return found;
+}
+
+bool device_is_freed(uint64_t address)
+{
+    struct allocation a;
+    return device_find(address, &a) && a.is_freed && address - a.address < a.bytes;
 }
 
 void device_memory_info(uint64_t *free_bytes, uint64_t *total)

@@ -48,6 +48,9 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
 void device_free_all(void);
 /* Marks freed; false when address is not the start of a live allocation. */
 bool device_free(uint64_t address);
+/* Whether address lies in an allocation that was freed: of large ones the state bytes are given
+ * back. */
+bool device_is_freed(uint64_t address);
 /* The allocation around or nearest below address; NULL when there is none. */
 bool device_find(uint64_t address, struct allocation *out);
 void device_memory_info(uint64_t *free_bytes, uint64_t *total);

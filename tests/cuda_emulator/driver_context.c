@@ -177,11 +177,19 @@ static void end_contexts(void)
     while (driver.modules) {
         cuModuleUnload(driver.modules);
     }
-    while (driver.streams) {
+    while (driver.streams) { /* a stale handle is no longer in the lists */
         CUstream s = driver.streams;
         driver.streams = s->next;
-        s->magic = 0; /* a stale handle is seen; its few bytes stay */
         order_free(&s->tail);
+        order_free(&s->capture_tail);
+        free(s);
+    }
+    while (driver.events) {
+        CUevent e = driver.events;
+        driver.events = e->next;
+        order_free(&e->at);
+        order_free(&e->capture_at);
+        free(e);
     }
     device_free_all();
     order_free(&driver.null_stream.tail);

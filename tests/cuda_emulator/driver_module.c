@@ -48,10 +48,11 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned in
         m = module_load(image, error, sizeof error);
         r = m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
     }
-    if (!r && m->target > (unsigned)emulator_arch()) {
+    unsigned arch = (unsigned)emulator_arch();
+    if (!r && (m->is_specific ? m->target != arch : m->target > arch)) {
         snprintf(error, sizeof error,
-                 "PTX for sm_%u, the emulated device is sm_%d (ATOLL_EMULATOR_ARCH)", m->target,
-                 emulator_arch());
+                 "PTX for sm_%u%s, the emulated device is sm_%u (ATOLL_EMULATOR_ARCH)", m->target,
+                 m->is_specific ? "a, which no other device runs" : "", arch);
         module_unload(m);
         r = CUDA_ERROR_NO_BINARY_FOR_GPU;
     }

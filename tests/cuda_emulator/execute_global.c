@@ -94,9 +94,9 @@ static bool address_is_good(struct warp *w, const struct instruction *in, uint32
             continue;
         }
         device_describe(address + i, where, sizeof where);
-        enum finding_kind kind = state == BYTE_FREED      ? FINDING_USE_AFTER_FREE
-                                 : state == BYTE_PROMISED ? FINDING_STREAM_ORDER
-                                                          : FINDING_OUT_OF_BOUNDS;
+        enum finding_kind kind = device_is_freed(address + i) ? FINDING_USE_AFTER_FREE
+                                 : state == BYTE_PROMISED     ? FINDING_STREAM_ORDER
+                                                              : FINDING_OUT_OF_BOUNDS;
         warp_report(w, in, lane, kind, "%s %u bytes at 0x%llx: %s%s", verb, bytes,
                     (unsigned long long)address, where,
                     state == BYTE_PROMISED ? ", whose allocation in its stream has not run yet"

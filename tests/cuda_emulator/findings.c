@@ -34,21 +34,37 @@ static const char *const names[] = {
 #undef X
 };
 
-void finding_report(enum finding_kind kind, uint64_t place, const char *format, ...)
+static struct finding *find(enum finding_kind kind, uint64_t place)
 {
-    pthread_mutex_lock(&findings.lock);
-    struct finding *f = NULL;
-    for (int i = 0; i < findings.n && !f; i++) {
+    for (int i = 0; i < findings.n; i++) {
         if (findings.list[i].kind == kind && findings.list[i].place == place) {
-            f = &findings.list[i];
+            return &findings.list[i];
         }
     }
+    return NULL;
+}
+
+bool finding_again(enum finding_kind kind, uint64_t place)
+{
+    pthread_mutex_lock(&findings.lock);
+    struct finding *f = find(kind, place);
+    bool is_full = !f && findings.n == MAX_FINDINGS;
     if (f) {
         f->times++;
-    } else if (findings.n == MAX_FINDINGS) {
-        findings.left_out++;
-    } else {
-        f = &findings.list[findings.n++];
+    }
+    findings.left_out += is_full;
+    pthread_mutex_unlock(&findings.lock);
+    return f || is_full;
+}
+
+void finding_report(enum finding_kind kind, uint64_t place, const char *format, ...)
+{
+    if (finding_again(kind, place)) {
+        return;
+    }
+    pthread_mutex_lock(&findings.lock);
+    if (!find(kind, place) && findings.n < MAX_FINDINGS) {
+        struct finding *f = &findings.list[findings.n++];
         *f = (struct finding){.kind = kind, .place = place, .times = 1};
         va_list arguments;
         va_start(arguments, format);

@@ -4,6 +4,7 @@
 #ifndef ATOLL_EMULATOR_FINDINGS_H
 #define ATOLL_EMULATOR_FINDINGS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ enum finding_kind {
 /* place makes two findings of a kind the same one: kernel and line, say, hashed by the caller. */
 void finding_report(enum finding_kind kind, uint64_t place, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* True, and counted, when this finding is there already: saves the caller its words. */
+bool finding_again(enum finding_kind kind, uint64_t place);
 
 /* ---- exported: read by tests and debuggers ---- */
 

@@ -9,66 +9,63 @@
 #include "scalar.h"
 
 /* Types of a row: the slot's lane, the C type of the value, and to and from. z32: f32 with .ftz. */
-#define LANE_none         uint32_t
-#define LANE_pred         uint32_t
-#define LANE_u16          uint32_t
-#define LANE_s16          uint32_t
-#define LANE_u32          uint32_t
-#define LANE_s32          uint32_t
-#define LANE_u64          uint64_t
-#define LANE_s64          uint64_t
-#define LANE_f16          uint32_t
-#define LANE_bf16         uint32_t
-#define LANE_f32          uint32_t
-#define LANE_z32          uint32_t
-#define LANE_f64          uint64_t
+#define LANE_none     uint32_t
+#define LANE_pred     uint32_t
+#define LANE_u16      uint32_t
+#define LANE_s16      uint32_t
+#define LANE_u32      uint32_t
+#define LANE_s32      uint32_t
+#define LANE_u64      uint64_t
+#define LANE_s64      uint64_t
+#define LANE_f16      uint32_t
+#define LANE_bf16     uint32_t
+#define LANE_f32      uint32_t
+#define LANE_z32      uint32_t
+#define LANE_f64      uint64_t
 
-#define VALUE_none        uint32_t
-#define VALUE_pred        uint32_t
-#define VALUE_u16         uint32_t
-#define VALUE_s16         int32_t
-#define VALUE_u32         uint32_t
-#define VALUE_s32         int32_t
-#define VALUE_u64         uint64_t
-#define VALUE_s64         int64_t
-#define VALUE_f16         double
-#define VALUE_bf16        double
-#define VALUE_f32         float
-#define VALUE_z32         float
-#define VALUE_f64         double
+#define VALUE_none    uint32_t
+#define VALUE_pred    uint32_t
+#define VALUE_u16     uint32_t
+#define VALUE_s16     int32_t
+#define VALUE_u32     uint32_t
+#define VALUE_s32     int32_t
+#define VALUE_u64     uint64_t
+#define VALUE_s64     int64_t
+#define VALUE_f16     double
+#define VALUE_bf16    double
+#define VALUE_f32     float
+#define VALUE_z32     float
+#define VALUE_f64     double
 
-#define LOAD_none(x)      (x)
-#define LOAD_pred(x)      (x)
-#define LOAD_u16(x)       ((x)&0xffffu)
-#define LOAD_s16(x)       ((int32_t)(int16_t)(x))
-#define LOAD_u32(x)       (x)
-#define LOAD_s32(x)       ((int32_t)(x))
-#define LOAD_u64(x)       (x)
-#define LOAD_s64(x)       ((int64_t)(x))
-#define LOAD_f16(x)       load_f16(x)
-#define LOAD_bf16(x)      load_bf16(x)
-#define LOAD_f32(x)       float_of(x)
-#define LOAD_z32(x)       flush(float_of(x))
-#define LOAD_f64(x)       double_of(x)
+#define LOAD_none(x)  (x)
+#define LOAD_pred(x)  (x)
+#define LOAD_u16(x)   ((x)&0xffffu)
+#define LOAD_s16(x)   ((int32_t)(int16_t)(x))
+#define LOAD_u32(x)   (x)
+#define LOAD_s32(x)   ((int32_t)(x))
+#define LOAD_u64(x)   (x)
+#define LOAD_s64(x)   ((int64_t)(x))
+#define LOAD_f16(x)   load_f16(x)
+#define LOAD_bf16(x)  load_bf16(x)
+#define LOAD_f32(x)   float_of(x)
+#define LOAD_z32(x)   flush(float_of(x))
+#define LOAD_f64(x)   double_of(x)
 
-#define STORE_pred(v)     ((v) ? UINT32_MAX : 0u)
-#define STORE_u16(v)      ((uint32_t)(v)&0xffffu)
-#define STORE_s16(v)      ((uint32_t)(v)&0xffffu)
-#define STORE_u32(v)      ((uint32_t)(v))
-#define STORE_s32(v)      ((uint32_t)(v))
-#define STORE_u64(v)      ((uint64_t)(v))
-#define STORE_s64(v)      ((uint64_t)(v))
-#define STORE_f16(v)      store_f16((double)(v))
-#define STORE_bf16(v)     store_bf16((double)(v))
-#define STORE_f32(v)      store_f32(v)
-#define STORE_z32(v)      store_f32(flush(v))
-#define STORE_f64(v)      store_f64(v)
+#define STORE_pred(v) ((v) ? UINT32_MAX : 0u)
+#define STORE_u16(v)  ((uint32_t)(v)&0xffffu)
+#define STORE_s16(v)  ((uint32_t)(v)&0xffffu)
+#define STORE_u32(v)  ((uint32_t)(v))
+#define STORE_s32(v)  ((uint32_t)(v))
+#define STORE_u64(v)  ((uint64_t)(v))
+#define STORE_s64(v)  ((uint64_t)(v))
+#define STORE_f16(v)  store_f16((double)(v))
+#define STORE_bf16(v) store_bf16((double)(v))
+#define STORE_f32(v)  store_f32(v)
+#define STORE_z32(v)  store_f32(flush(v))
+#define STORE_f64(v)  store_f64(v)
 
-#define TYPE_z32          TYPE_f32
-#define TYPE_none         TYPE_NONE
-
-/* Both halves of a packed pair: `value` reads x, y and z. */
-#define PAIR_OF(t, value) (PAIR_HALF(t, 0, value, x, y, z) | PAIR_HALF(t, 16, value, x, y, z))
+#define TYPE_z32      TYPE_f32
+#define TYPE_none     TYPE_NONE
 
 #define LANES_FUNCTION(id, names, D, A, B, C, value)                                               \
     static void run_##id(struct warp *w, const struct instruction *in)                             \
@@ -94,8 +91,7 @@
     VALUE_##A a = LOAD_##A(pa[l]);                                                                 \
     VALUE_##B b = LOAD_##B(pb[l]);                                                                 \
     VALUE_##C c = LOAD_##C(pc[l]);                                                                 \
-    double x, y, z;                                                                                \
-    (void)a, (void)b, (void)c, (void)x, (void)y, (void)z;
+    (void)a, (void)b, (void)c;
 
 #define LANES_ROW(id, names, D, A, B, C, value)                                                    \
     {names, run_##id, TYPE_##D, TYPE_##A, TYPE_##B, TYPE_##C},

@@ -27,6 +27,15 @@ void *module_alloc(struct module *m, size_t bytes)
     return b->data;
 }
 
+void module_release_memory(struct module *m)
+{
+    while (m->memory) {
+        struct block_of_memory *next = m->memory->next;
+        free(m->memory);
+        m->memory = next;
+    }
+}
+
 void *module_grow(struct module *m, void *array, uint32_t n, uint32_t *room, size_t item)
 {
     if (n < *room) {
@@ -192,8 +201,7 @@ static void parse_registers(struct parser *p)
             expect(p, ">");
         }
         uint32_t n = s->count ? s->count : 1;
-        s->slot = p->kernel->file_bytes;
-        p->kernel->file_bytes += n * LANES * s->bytes;
+        s->slot = new_slots(p, n, s->bytes);
         p->kernel->n_registers += n;
     } while (accept(p, ","));
     expect(p, ";");
@@ -297,7 +305,9 @@ static void parse_module(struct parser *p)
             next_token(p);
         } else if (accept(p, ".target")) {
             struct token t = take_word(p);
-            p->module->target = t.length > 3 ? (unsigned)strtoul(t.text + 3, NULL, 10) : 0;
+            char *end = NULL;
+            p->module->target = t.length > 3 ? (unsigned)strtoul(t.text + 3, &end, 10) : 0;
+            p->module->is_specific = end && *end == 'a';
             while (accept(p, ",")) {
                 take_word(p);
             }
@@ -373,11 +383,7 @@ void module_unload(struct module *m)
     for (uint32_t i = 0; i < m->n_globals; i++) {
         device_free(m->globals[i].address);
     }
-    while (m->memory) {
-        struct block_of_memory *next = m->memory->next;
-        free(m->memory);
-        m->memory = next;
-    }
+    module_release_memory(m);
     free(m);
 }
 

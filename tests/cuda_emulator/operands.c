@@ -8,11 +8,29 @@
 
 #include "executor.h"
 
+uint32_t new_slots(struct parser *p, uint32_t n, uint32_t lane_bytes)
+{
+    struct kernel *k = p->kernel;
+    uint32_t slot = k->file_bytes;
+    k->file_bytes += n * LANES * lane_bytes;
+    uint32_t end = k->file_bytes / SLOT_UNIT;
+    if (end > k->wide_room) {
+        bool *more = module_alloc(p->module, 2 * end * sizeof *more);
+        if (k->wide_room) {
+            memcpy(more, k->is_wide, k->wide_room * sizeof *more);
+        }
+        k->is_wide = more;
+        k->wide_room = 2 * end;
+    }
+    for (uint32_t i = slot / SLOT_UNIT; i < end; i++) {
+        k->is_wide[i] = lane_bytes == 8;
+    }
+    return slot;
+}
+
 uint32_t new_slot(struct parser *p, uint32_t lane_bytes)
 {
-    uint32_t slot = p->kernel->file_bytes;
-    p->kernel->file_bytes += LANES * lane_bytes;
-    return slot;
+    return new_slots(p, 1, lane_bytes);
 }
 
 static uint32_t add_constant(struct parser *p, uint64_t value, uint8_t bytes,

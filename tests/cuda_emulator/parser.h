@@ -45,6 +45,12 @@ struct fixup {
     uint32_t length;
 };
 
+struct jump_table { /* name: .branchtargets L1, L2; */
+    struct token name;
+    struct token *targets;
+    uint32_t n;
+};
+
 struct parser {
     struct module *module;
     const char *at;
@@ -59,6 +65,9 @@ struct parser {
     uint32_t n_labels, labels_room, first_label;
     struct fixup *fixups;
     uint32_t n_fixups, fixups_room, first_fixup;
+
+    struct jump_table *tables;
+    uint32_t n_tables, tables_room;
 
     struct kernel *kernel; /* being decoded */
     uint32_t depth;        /* of calls being expanded; 0: the kernel itself */
@@ -131,6 +140,7 @@ struct operand {
 };
 
 void parse_operand(struct parser *p, struct operand *o);
+uint32_t new_slots(struct parser *p, uint32_t n, uint32_t lane_bytes); /* side by side: the first */
 uint32_t new_slot(struct parser *p, uint32_t lane_bytes);
 uint32_t constant_slot(struct parser *p, uint64_t value, uint8_t lane_bytes);
 struct instruction *emit(struct parser *p, run_function *run, uint8_t n_defs);

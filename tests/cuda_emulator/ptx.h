@@ -12,6 +12,7 @@
 
 #define LANES        32
 #define MAX_OPERANDS 9
+#define SLOT_UNIT    (LANES * 4u) /* slots start at multiples of it */
 
 enum space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM, SPACE_CONST };
 
@@ -45,7 +46,8 @@ struct instruction {
     uint8_t space, bytes, count, is_signed; /* ld, st, atom: of one element, elements */
     uint8_t is_address_narrow;              /* the address register has 32 bits */
     uint8_t is_noncoherent;                 /* ld.global.nc */
-    uint8_t n_defs;                         /* r[0..n_defs) are written, the rest read */
+    uint8_t n_defs;                         /* r[0..n_defs) are written, the rest read, */
+    uint8_t extra_def;                      /* but r[extra_def], if not 0, is written, too */
     uint8_t action;                         /* atom, shfl, vote, barrier: which */
     uint8_t from, to, rounding, saturate;   /* cvt: enum ptx_type, enum rounding */
 };
@@ -78,6 +80,8 @@ struct kernel {
     struct instruction *code;
     uint32_t n_code, code_room;
     uint32_t file_bytes; /* of one warp's registers */
+    bool *is_wide;       /* [slot / SLOT_UNIT] while decoding: has 8 bytes a lane */
+    uint32_t wide_room;
     struct constant_slot *constants;
     uint32_t n_constants, constants_room;
     struct special_slot *specials;
@@ -108,7 +112,8 @@ struct module {
     uint32_t n_kernels, kernels_room;
     struct global_variable *globals;
     uint32_t n_globals, globals_room;
-    unsigned target; /* 80 of sm_80 */
+    unsigned target;  /* 80 of sm_80 */
+    bool is_specific; /* sm_90a: runs on that device only */
 };
 
 /* Parses PTX text; NULL on error, with one line "ptx line N: ..." in error. */
@@ -116,6 +121,10 @@ struct module *module_load(const char *text, char *error, size_t error_size);
 void module_unload(struct module *m);
 struct kernel *module_kernel(struct module *m, const char *name);
 
+/* registers.c: gives registers that do not live at the same time one slot. */
+void pack_registers(struct kernel *k);
+
+void module_release_memory(struct module *m);
 void *module_alloc(struct module *m, size_t bytes);
 void *module_grow(struct module *m, void *array, uint32_t n, uint32_t *room, size_t item);
 

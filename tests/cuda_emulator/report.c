@@ -39,16 +39,19 @@ void warp_report(struct warp *w, const struct instruction *in, uint32_t lane,
     const struct block *b = w->block;
     const struct kernel *k = b->launch->kernel;
     char what[300], line[100], thread[40];
+    uint64_t place = in->line;
+    for (const char *c = k->name; *c; c++) {
+        place = (place ^ (uint8_t)*c) * 0x100000001b3u;
+    }
+    if (finding_again(kind, place)) {
+        return;
+    }
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     line_text(k->module, in->line, line, sizeof line);
     thread_text(b, thread_of(w, lane), thread, sizeof thread);
-    uint64_t place = in->line;
-    for (const char *c = k->name; *c; c++) {
-        place = (place ^ (uint8_t)*c) * 0x100000001b3u;
-    }
     finding_report(kind, place, "kernel %s, ptx line %u `%s`, block (%u,%u,%u), thread %s: %s",
                    k->name, in->line, line, b->index[0], b->index[1], b->index[2], thread, what);
 }

@@ -188,9 +188,28 @@ static inline double load_f16(uint32_t bits)
     float f = magnitude >= 0x7c00u ? special : scaled;
     return (double)(bits & 0x8000u ? -f : f);
 }
-#define PAIR_HALF(t, shift, value, x, y, z)                                                        \
-    (x = load_##t(a >> shift & 0xffffu), y = load_##t(b >> shift & 0xffffu),                       \
-     z = load_##t(c >> shift & 0xffffu), (store_##t(value) & 0xffffu) << shift)
+/* An operation on both halves of packed pairs: NAME_f16x2, NAME_bf16x2. */
+#define PAIR_FUNCTION(name, t, value)                                                              \
+    static inline uint32_t name##_##t##x2(uint32_t a, uint32_t b, uint32_t c)                      \
+    {                                                                                              \
+        uint32_t pair = 0;                                                                         \
+        for (uint32_t shift = 0; shift < 32; shift += 16) {                                        \
+            double x = load_##t(a >> shift & 0xffffu), y = load_##t(b >> shift & 0xffffu);         \
+            double z = load_##t(c >> shift & 0xffffu);                                             \
+            (void)z;                                                                               \
+            pair |= (store_##t(value) & 0xffffu) << shift;                                         \
+        }                                                                                          \
+        return pair;                                                                               \
+    }
+#define PAIR_FUNCTIONS(t)                                                                          \
+    PAIR_FUNCTION(pair_add, t, add_odd(x, y))                                                      \
+    PAIR_FUNCTION(pair_sub, t, add_odd(x, -y))                                                     \
+    PAIR_FUNCTION(pair_mul, t, x *y)                                                               \
+    PAIR_FUNCTION(pair_fma, t, add_odd(x *y, z))                                                   \
+    PAIR_FUNCTION(pair_min, t, (double)min_number((float)x, (float)y))                             \
+    PAIR_FUNCTION(pair_max, t, (double)max_number((float)x, (float)y))
+PAIR_FUNCTIONS(f16)
+PAIR_FUNCTIONS(bf16)
 
 /* ---- integers and bit fields ---- */
 

@@ -1,4 +1,4 @@
-/* What the environment says, read once; and the one source of random numbers, so that a seed
+/* What the environment says; and the one source of random numbers, so that a seed
  * repeats a run: the order of streams and of blocks come from it. */
 #define _DEFAULT_SOURCE /* _SC_NPROCESSORS_ONLN */
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 static struct {
     pthread_once_t once;
-    int threads, arch;
+    int threads;
     uint64_t steps;
     uint64_t state;
 } settings = {.once = PTHREAD_ONCE_INIT};
@@ -24,7 +24,6 @@ static void read_settings(void)
 {
     long threads = number("ATOLL_EMULATOR_THREADS", sysconf(_SC_NPROCESSORS_ONLN));
     settings.threads = threads < 1 ? 1 : threads > 256 ? 256 : (int)threads;
-    settings.arch = (int)number("ATOLL_EMULATOR_ARCH", 90);
     settings.steps = (uint64_t)number("ATOLL_EMULATOR_STEPS", (long)1 << 33);
     settings.state = (uint64_t)number("ATOLL_EMULATOR_SEED", 1);
 }
@@ -35,10 +34,9 @@ int emulator_threads(void)
     return settings.threads;
 }
 
-int emulator_arch(void)
+int emulator_arch(void) /* not kept: a test may be several devices in turn */
 {
-    pthread_once(&settings.once, read_settings);
-    return settings.arch;
+    return (int)number("ATOLL_EMULATOR_ARCH", 90);
 }
 
 uint64_t emulator_step_limit(void)

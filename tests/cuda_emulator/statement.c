@@ -108,6 +108,52 @@ static void emit_return(struct parser *p)
     p->returns[p->n_returns++] = p->kernel->n_code - 1;
 }
 
+/* ---- jump tables ---- */
+
+static void parse_table(struct parser *p, struct token name)
+{
+    uint32_t room = 0;
+    struct jump_table t = {.name = name};
+    do {
+        t.targets = module_grow(p->module, t.targets, t.n, &room, sizeof *t.targets);
+        t.targets[t.n++] = take_word(p);
+    } while (accept(p, ","));
+    expect(p, ";");
+    p->tables = module_grow(p->module, p->tables, p->n_tables, &p->tables_room, sizeof t);
+    p->tables[p->n_tables++] = t;
+}
+
+/* brx.idx index, table; becomes a comparison and a branch for each entry. */
+static void parse_indexed_branch(struct parser *p)
+{
+    struct operand index;
+    parse_operand(p, &index);
+    expect(p, ",");
+    struct token name = take_word(p);
+    const struct jump_table *t = NULL;
+    for (uint32_t i = p->n_tables; i-- > 0 && !t;) {
+        bool is_same = p->tables[i].name.length == name.length &&
+                       memcmp(p->tables[i].name.text, name.text, name.length) == 0;
+        t = is_same ? &p->tables[i] : NULL;
+    }
+    if (!t || p->guard) {
+        parse_fail(p, "brx.idx wants a .branchtargets list above it, and no predicate");
+    }
+    uint32_t slot = source_slot(p, &index, TYPE_u32), is_equal = new_slot(p, 4);
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct instruction *in = emit(p, find_op("setp.eq.u32", 11)->run, 1);
+        in->r[0] = is_equal;
+        in->r[1] = slot;
+        uint32_t entry = constant_slot(p, i, 4);
+        p->kernel->code[p->kernel->n_code - 1].r[2] = entry;
+        p->guard = is_equal;
+        emit_branch(p, t->targets[i]);
+        p->guard = 0;
+    }
+    emit(p, NULL, 0)->kind = KIND_TRAP; /* an index beyond the table */
+    expect(p, ";");
+}
+
 /* ---- calls ---- */
 
 #define MAX_ARGUMENTS 64
@@ -296,6 +342,8 @@ static void parse_instruction(struct parser *p)
     if (part_is(&parts, 0, "bra")) {
         emit_branch(p, take_word(p));
         expect(p, ";");
+    } else if (part_is(&parts, 0, "brx")) {
+        parse_indexed_branch(p);
     } else if (part_is(&parts, 0, "call")) {
         parse_call(p);
     } else if (part_is(&parts, 0, "ret")) {
@@ -355,8 +403,13 @@ void parse_body(struct parser *p)
                 rest++;
             }
             if (p->token.kind == TOKEN_WORD && *rest == ':') {
-                add_label(p, take_word(p));
+                struct token name = take_word(p);
                 expect(p, ":");
+                if (accept(p, ".branchtargets")) {
+                    parse_table(p, name);
+                } else {
+                    add_label(p, name);
+                }
             } else {
                 parse_instruction(p);
             }
@@ -369,7 +422,7 @@ void decode_kernel(struct parser *p, struct kernel *k)
     uint32_t n_symbols = p->n_symbols;
     p->kernel = k;
     p->guard = 0;
-    k->file_bytes = LANES * 8; /* slot 0 means none; it holds zeros */
+    new_slot(p, 8); /* slot 0 means none; it holds zeros */
     for (uint32_t i = 0; i < p->n_symbols; i++) {
         if (p->symbols[i].space == SPACE_SHARED) {
             p->symbols[i].address = ~(uint64_t)0;
@@ -380,6 +433,7 @@ void decode_kernel(struct parser *p, struct kernel *k)
     p->guard = 0;
     emit(p, NULL, 0)->kind = KIND_EXIT;
     resolve_labels(p);
+    pack_registers(k);
     k->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
     for (uint32_t i = 0; i < k->n_constants; i++) {
         k->constants[i].value += k->constants[i].is_dynamic_shared ? k->shared_bytes : 0;

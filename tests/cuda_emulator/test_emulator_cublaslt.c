@@ -207,7 +207,10 @@ START_TEST(product)
     }
     ck_assert(!cublasLtMatmulPreferenceDestroy(preference));
     ck_assert(!cublasLtMatmulDescDestroy(desc));
-    ck_assert(!cublasLtMatrixLayoutDestroy(la));
+    cublasLtMatrixLayout_t layouts[] = {la, lb, ld};
+    for (int i = 0; i < 3; i++) {
+        ck_assert(!cublasLtMatrixLayoutDestroy(layouts[i]));
+    }
     ck_assert(!cublasLtDestroy(handle));
     close_context();
 }
@@ -256,6 +259,13 @@ START_TEST(refusal)
                       refused[_i].status);
     ck_assert_int_eq(found, 0);
     ck_assert(has_finding("misuse of the Driver API", refused[_i].why));
+    cublasLtMatrixLayout_t layouts[] = {la, lb, ld};
+    for (int i = 0; i < 3; i++) {
+        ck_assert(!cublasLtMatrixLayoutDestroy(layouts[i]));
+    }
+    ck_assert(!cublasLtMatmulDescDestroy(desc));
+    ck_assert(!cublasLtMatmulPreferenceDestroy(preference));
+    ck_assert(!cublasLtDestroy(handle));
     close_context();
 }
 END_TEST
@@ -284,6 +294,9 @@ START_TEST(operands_are_checked)
                       CUBLAS_STATUS_INVALID_VALUE);
     ck_assert_uint_eq(cublasLtMatmulDescSetAttribute(desc, 999, &one, 4),
                       CUBLAS_STATUS_INVALID_VALUE);
+    ck_assert(!cublasLtMatrixLayoutDestroy(l));
+    ck_assert(!cublasLtMatmulDescDestroy(desc));
+    ck_assert(!cublasLtDestroy(handle));
     close_context();
 }
 END_TEST

@@ -3,6 +3,9 @@
  * test_emulator_streams.c. */
 #include "test_support.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* A module of the faults and an array of 128 floats, all written. */
 struct setting {
     CUmodule m;
@@ -134,6 +137,22 @@ START_TEST(use_after_free)
 }
 END_TEST
 
+/* Of a large allocation the pages are given back, and it is known all the same. */
+START_TEST(use_after_free_of_much)
+{
+    struct setting s = begin();
+    CUdeviceptr y = device_array(1 << 20);
+    int n = 128;
+    GOOD(cuMemFree_v2(y));
+    y += 1 << 19;
+    ck_assert_uint_eq(launch(function_of(s.m, "copy"), 1, 128, 0, (void *[]){&s.x, &y, &n}),
+                      CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert(
+        has_finding("use after free", "byte 524288 of the 1048576 bytes of freed allocation"));
+    end(&s);
+}
+END_TEST
+
 START_TEST(race_between_blocks)
 {
     struct setting s = begin();
@@ -186,6 +205,28 @@ START_TEST(leak)
 }
 END_TEST
 
+/* A process that ends with findings: its status, and the report it leaves. */
+START_TEST(report_at_exit)
+{
+    char path[] = "/tmp/emulator_report_XXXXXX", text[2000] = "";
+    int file = mkstemp(path), status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("ATOLL_EMULATOR_REPORT", path, 1);
+        setenv("ATOLL_EMULATOR_STRICT", "1", 1);
+        (void)begin();
+        cuDevicePrimaryCtxRelease_v2(0);
+        exit(0);
+    }
+    ck_assert(waitpid(child, &status, 0) == child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 86);
+    ck_assert(read(file, text, sizeof text - 1) > 0);
+    ck_assert(strstr(text, "CUDA emulator: 1 findings\nleak: 512 bytes"));
+    close(file);
+    remove(path);
+}
+END_TEST
+
 START_TEST(launch_limits)
 {
     struct setting s = begin();
@@ -210,11 +251,13 @@ static void fill(TCase *tc)
     tcase_add_test(tc, uninitialized_shared);
     tcase_add_test(tc, uninitialized_global);
     tcase_add_test(tc, use_after_free);
+    tcase_add_test(tc, use_after_free_of_much);
     tcase_add_test(tc, race_between_blocks);
     tcase_add_test(tc, diverged_shuffle);
     tcase_add_test(tc, endless);
     tcase_add_test(tc, read_only_lie);
     tcase_add_test(tc, leak);
+    tcase_add_test(tc, report_at_exit);
     tcase_add_test(tc, launch_limits);
 }
 

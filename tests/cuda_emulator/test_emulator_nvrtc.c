@@ -2,7 +2,7 @@
  * NVRTC is missing. ATOLL_WRITE_FIXTURES=1 writes fixtures/ *.ptx anew. */
 #include "test_support.h"
 
-static const char *const arches[] = {"80", "89", "90a"};
+static const char *const arches[] = {"80", "89", "90a", "100a", "120"};
 
 static CUmodule module_of_source(const char *name, const char *arch)
 {
@@ -17,9 +17,37 @@ static CUmodule module_of_source(const char *name, const char *arch)
     return m;
 }
 
+/* The emulated device becomes one of this architecture. */
+static void become(const char *arch)
+{
+    char number[8];
+    snprintf(number, sizeof number, "%d", atoi(arch));
+    setenv("ATOLL_EMULATOR_ARCH", number, 1);
+    open_context();
+}
+
+START_TEST(architectures)
+{
+    char reason[300];
+    CUmodule m;
+    char *ptx = compile_cuda("extern \"C\" __global__ void f() {}", "90a", reason, sizeof reason);
+    ck_assert_msg(ptx != NULL, "%s", reason);
+    become("90");
+    GOOD(cuModuleLoadData(&m, ptx));
+    close_context();
+    become("100");
+    ck_assert_uint_eq(cuModuleLoadData(&m, ptx), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    close_context();
+    become("80");
+    ck_assert_uint_eq(cuModuleLoadData(&m, ptx), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    close_context();
+    free(ptx);
+}
+END_TEST
+
 START_TEST(sums)
 {
-    open_context();
+    become(arches[_i]);
     check_sums(module_of_source("sums", arches[_i]));
     close_context();
 }
@@ -27,7 +55,7 @@ END_TEST
 
 START_TEST(scalars)
 {
-    open_context();
+    become(arches[_i]);
     check_scalars(module_of_source("scalars", arches[_i]));
     close_context();
 }
@@ -35,8 +63,9 @@ END_TEST
 
 static void fill(TCase *tc)
 {
-    tcase_add_loop_test(tc, sums, 0, 3);
-    tcase_add_loop_test(tc, scalars, 0, 3);
+    tcase_add_test(tc, architectures);
+    tcase_add_loop_test(tc, sums, 0, 5);
+    tcase_add_loop_test(tc, scalars, 0, 5);
 }
 
 static int write_fixtures(void)
