@@ -92,7 +92,11 @@ static status read_file(const char *path, void **out, size_t *size, struct error
     }
     *size = (size_t)info.st_size;
     *out = malloc(*size + 1);
-    bool ok = *out != NULL && fread(*out, 1, *size, f) == *size;
+    if (*out == NULL) {
+        fclose(f);
+        return fail(e, ATOLL_OUT_OF_MEMORY, "%s: no memory for %zu bytes", path, *size);
+    }
+    bool ok = fread(*out, 1, *size, f) == *size;
     fclose(f);
     if (!ok) {
         free(*out);

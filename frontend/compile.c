@@ -35,7 +35,7 @@ static const struct stage PIPELINE[] = {
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
 {
     if (o->dump != NULL) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH;
         struct text t = {.arena = &scratch};
         graph_print(g, &t, NULL);
         o->dump(o->dump_context, name, t.data);
@@ -57,10 +57,10 @@ static status run_passes(const struct graph *model, const struct compile_options
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
-        if (s->pass == decompose_pass) {
-            out->step = now_graph;
+        if (s->pass == decompose_pass && now_graph != NULL) {
+            out->step = graph_keep(now_graph);
         }
-        struct graph *next = graph_like(in);
+        struct graph *next = graph_temporary(in);
         status code = s->pass(in, next, &options, &out->notes);
         if (now_graph != out->step) {
             graph_destroy(now_graph);
@@ -74,11 +74,11 @@ static status run_passes(const struct graph *model, const struct compile_options
         dump_graph(o, s->name, next);
         if (graph_verify(next, e) !=
             ATOLL_OK) { /* a pass of ours left a graph that breaks a rule, or the model does */
-            out->primitive = next;
+            out->primitive = graph_keep(next);
             return e != NULL ? e->code : ATOLL_VERIFY;
         }
     }
-    out->primitive = now_graph;
+    out->primitive = graph_keep(now_graph);
     return ATOLL_OK;
 }
 
@@ -195,13 +195,11 @@ static status build_program(struct compiled *out, const struct compile_options *
                               : ATOLL_OK;
 }
 
-/* Everything in between allocates from arenas that `out` owns, so running out of memory leaves by
- * the recovery point. */
-static status recovering(struct compiled *out, struct error *e, status (*work)(void *context),
-                         void *context)
+/* What lies in between allocates from arenas that `out` owns and from scratch arenas: both are
+ * freed when memory runs out. */
+static status recovering(struct error *e, status (*work)(void *context), void *context)
 {
     struct recovery r;
-    (void)out;
     if (arena_recover(&r)) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory while compiling");
     }
@@ -240,7 +238,7 @@ status compile_graph(const struct graph *model, const struct compile_options *o,
     if (model->error.code != ATOLL_OK) {
         return fail(e, model->error.code, "%s", model->error.text);
     }
-    return recovering(out, e, whole_job, &job);
+    return recovering(e, whole_job, &job);
 }
 
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
@@ -248,7 +246,7 @@ status compile_primitive(struct graph *primitive, const struct compile_options *
 {
     *out = (struct compiled){.primitive = primitive};
     struct job job = {NULL, o, out, e};
-    return recovering(out, e, second_half, &job);
+    return recovering(e, second_half, &job);
 }
 
 void compiled_free(struct compiled *c)

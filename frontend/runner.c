@@ -202,7 +202,7 @@ status runner_input(struct runner *r, const char *name, const struct tensor *t, 
         fits = dim_value(d, symbols) == t->shape[i];
     }
     if (!fits) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH;
         fail(e, ATOLL_SHAPE,
              "%%%s: expected %s, found %s of rank %u; hint: check the data's dtype and columns",
              name, graph_type(g, v, &scratch), dtype_info[t->dtype].name, t->rank);

@@ -146,6 +146,10 @@ const char *graph_type(const struct graph *g, value v, struct arena *a);
 struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, struct error *e);
 /* Starts a pass's output: same name and symbols, no nodes. */
 struct graph *graph_like(const struct graph *g);
+/* The same for a graph of the present frame only: running out of memory frees it. graph_keep gives
+ * it to an owner instead and returns it. */
+struct graph *graph_temporary(const struct graph *g);
+struct graph *graph_keep(struct graph *g);
 /* Copies outputs and updates through map[old id]; an output whose map entry is 0 is an error of the
  * pass. */
 void graph_finish(struct graph *out, const struct graph *in, const value *map);

@@ -182,7 +182,7 @@ static uint64_t hash_all(struct hasher *h)
 
 uint64_t graph_hash(const struct graph *g)
 {
-    struct arena scratch = {0}; /* one allocation, so leaving by longjmp loses nothing */
+    struct arena scratch = SCRATCH;
     struct hasher h = {.g = g, .number = ARENA_ARRAY(&scratch, uint32_t, g->n_nodes)};
     uint64_t hash = hash_all(&h);
     arena_free(&scratch);

@@ -139,7 +139,7 @@ static status check_attrs(struct checker *c, uint32_t id)
 static status check_type(struct checker *c, uint32_t id)
 {
     struct graph shell = *c->g; /* inference writes its refusal into the graph it is given */
-    shell.arena = (struct arena){0};
+    shell.arena = (struct arena)SCRATCH;
     shell.error = (struct error){0};
     struct node n = c->g->nodes[id];
     n.dtype = DTYPE_NONE;

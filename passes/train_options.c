@@ -229,7 +229,7 @@ static status parse_schedule(struct train_options *o, char *text, struct arena *
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH;
     status code = ATOLL_OK;
     if (optimizer != NULL && *optimizer != '\0') {
         code = parse_optimizer(o, arena_copy_text(&scratch, optimizer), &scratch, e);

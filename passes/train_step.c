@@ -438,8 +438,8 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
     }
     TRY(train_options_check(o->train, &out->error));
     TRY(autodiff_loss(in, &out->error, &loss));
-    struct arena scratch = {0};
-    struct graph *full = graph_like(in);
+    struct arena scratch = SCRATCH;
+    struct graph *full = graph_temporary(in);
     value *map = ARENA_ARRAY(&scratch, value, in->n_nodes);
     struct step s = {.o = o->train, .g = full, .notes = notes, .scratch = &scratch};
     status code = autodiff_forward(in, full, map);

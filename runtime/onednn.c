@@ -51,20 +51,28 @@ static status from_dnnl(dnnl_status_t code, const struct contraction *c, struct 
                 (long long)c->k, (long long)c->n);
 }
 
-struct onednn *onednn_create(void)
+status onednn_create(struct onednn **out)
 {
-    struct onednn *o = calloc(1, sizeof *o);
+    struct onednn *o = *out = calloc(1, sizeof *o);
     if (o == NULL) {
-        return NULL;
+        return ATOLL_OUT_OF_MEMORY;
     }
-    if (dnnl_engine_create(&o->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags) != dnnl_success ||
-        dnnl_primitive_attr_create(&o->attr) != dnnl_success ||
-        dnnl_primitive_attr_set_fpmath_mode(o->attr, dnnl_fpmath_mode_strict) != dnnl_success) {
-        onednn_destroy(o);
-        return NULL;
+    dnnl_status_t code = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
+    if (code == dnnl_success) {
+        code = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
     }
-    return o;
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_create(&o->attr);
+    }
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_set_fpmath_mode(o->attr, dnnl_fpmath_mode_strict);
+    }
+    if (code == dnnl_success) {
+        return ATOLL_OK;
+    }
+    onednn_destroy(o);
+    *out = NULL;
+    return code == dnnl_out_of_memory ? ATOLL_OUT_OF_MEMORY : ATOLL_UNSUPPORTED;
 }
 
 static void forget(struct prepared *p)

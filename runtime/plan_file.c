@@ -74,7 +74,7 @@ static bool names_word(const char *line, const char *word)
 
 const char *plan_missing_feature(const char *about)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH;
     struct text here = {.arena = &scratch};
     const char *missing = NULL;
     plan_features(&here);
@@ -336,9 +336,10 @@ static status load(struct plan_file *out, const char *name, const struct section
                     name, missing);
     }
     if (library->size > 0) {
-        out->library = library_open(library->data, library->size, name, e);
+        struct error why = {0};
+        out->library = library_open(library->data, library->size, name, &why);
         if (out->library == NULL) {
-            return ATOLL_FORMAT;
+            return fail(e, why.code, "%s", why.text);
         }
         return program_link(&out->program, find_kernel, out->library, e);
     }

@@ -137,7 +137,7 @@ static size_t place(struct placed *placed, uint32_t n, size_t bytes, uint32_t fi
 static void plan_memory(struct session *s)
 {
     const struct program *p = s->p;
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH;
     struct placed *placed = ARENA_ARRAY(&scratch, struct placed, p->graph->n_nodes);
     uint32_t n = 0;
     s->peak_bytes = 0;

@@ -25,7 +25,7 @@ static const struct option options[] = {
 /* The primitive graph as its text reads back, so that the plan's ids are those of its text. */
 static status reread(const struct graph *g, struct graph **out, struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH;
     struct text t = {.arena = &scratch};
     graph_print(g, &t, NULL);
     *out = graph_parse(t.data, t.length, "compiled graph", e);

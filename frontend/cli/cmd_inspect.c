@@ -68,7 +68,7 @@ static void show_notes(const struct notes *notes)
 
 static void show_graph(const struct graph *g, bool is_dot)
 {
-    struct arena a = {0};
+    struct arena a = SCRATCH;
     struct text t = {.arena = &a};
     if (is_dot) {
         graph_dot(g, &t);
