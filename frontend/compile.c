@@ -7,6 +7,7 @@
 
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/decompose.h"
 #include "runtime/cache.h"
 
 static double now(void)
@@ -20,17 +21,132 @@ struct stage {
     const char *name;
     pass_fn *pass;
     bool needs_policy, needs_train, needs_gradients;
+    bool is_optional; /* a program can do without it */
 };
 
 static const struct stage PIPELINE[] = {
-    {.name = "simplify", .pass = simplify_pass},
-    {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
-    {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "autocast", .pass = autocast_pass, .needs_policy = true, .is_optional = true},
+    {.name = "islands", .pass = islands_pass, .needs_policy = true, .is_optional = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "decompose", .pass = decompose_pass},
-    {.name = "simplify", .pass = simplify_pass},
+    {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
 };
+
+/* ---- passes left out ---- */
+
+bool list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = list; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        if (n == length && memcmp(p, name, n) == 0) {
+            return true;
+        }
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+static status check_list(const char *list, bool wants_optional, struct error *e)
+{
+    for (const char *p = list; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        bool is_known = false, is_optional = false;
+        for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
+            bool is_it = strlen(PIPELINE[i].name) == n && memcmp(p, PIPELINE[i].name, n) == 0;
+            is_known = is_known || is_it;
+            is_optional = is_optional || (is_it && PIPELINE[i].is_optional);
+        }
+        if (!is_known) {
+            return fail(e, ATOLL_USAGE,
+                        "no pass '%.*s'; expected simplify, autocast, islands, autodiff, "
+                        "train_step, decompose or fuse",
+                        (int)n, p);
+        }
+        if (wants_optional && !is_optional) {
+            return fail(e, ATOLL_USAGE,
+                        "pass %.*s cannot be left out: no program without it; expected simplify, "
+                        "autocast, islands or fuse",
+                        (int)n, p);
+        }
+        p += n + (p[n] == ',');
+    }
+    return ATOLL_OK;
+}
+
+/* Left out by name, or as standing behind the pass to stop after. */
+static bool is_left_out(const struct compile_options *o, uint32_t stage)
+{
+    bool is_behind = false;
+    for (uint32_t i = 0; o->stop_after != NULL && i < stage; i++) {
+        is_behind = is_behind || strcmp(PIPELINE[i].name, o->stop_after) == 0;
+    }
+    return PIPELINE[stage].is_optional &&
+           (is_behind || list_has(o->disabled, PIPELINE[stage].name));
+}
+
+/* ---- what there is to tell ---- */
+
+static void tell(const struct compiled *c, const char *category, struct text *t)
+{
+    if (t->data != NULL) {
+        c->log(c->log_context, category, t->data);
+    }
+    t->length = 0;
+}
+
+/* The notes from number `first` on. */
+static void log_notes(const struct compiled *c, uint32_t first)
+{
+    struct arena scratch = SCRATCH;
+    struct text t = {.arena = &scratch};
+    for (uint32_t i = first; c->log != NULL && i < c->notes.n; i++) {
+        const struct note *n = &c->notes.items[i];
+        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0;
+        if (is_precision || strcmp(n->pass, "fuse") == 0) {
+            text_add(&t, "%s: %s%s%s", n->pass, n->node, n->node[0] != '\0' ? ": " : "", n->text);
+            tell(c, is_precision ? "precision" : "fusion", &t);
+        }
+    }
+    arena_free(&scratch);
+}
+
+static void log_program(const struct compiled *c, const char *cache)
+{
+    static const char *const kinds[] = {"rows", "columns", "contraction", "single"};
+    struct arena scratch = SCRATCH;
+    struct text t = {.arena = &scratch};
+    uint32_t in_place = 0;
+    for (uint32_t i = 0; i < c->partition.n_groups; i++) {
+        const struct group *g = &c->partition.groups[i];
+        value last = g->members[g->n_members - 1];
+        text_add(&t, "group %u, %s: %s", i, kinds[g->kind],
+                 c->symbols[i] != NULL ? c->kernels[i].comment
+                                       : op_info[graph_node(c->primitive, last)->op].name);
+        tell(c, "fusion", &t);
+        if (c->symbols[i] != NULL) {
+            text_add(&t, "group %u is %s: %u instructions, %u phases, %u arguments", i,
+                     c->symbols[i], c->kernels[i].n_insts, c->kernels[i].n_phases,
+                     c->kernels[i].n_args);
+            tell(c, "kernels", &t);
+        }
+    }
+    text_add(&t, "%u kernels for %u groups, %s in %.3f s (cache: %s)", c->n_kernels,
+             c->partition.n_groups, c->is_from_cache ? "loaded" : "compiled", c->seconds_compiler,
+             cache != NULL ? cache : "none");
+    tell(c, "kernels", &t);
+    for (uint32_t i = 0; i < c->primitive->n_updates; i++) {
+        in_place += c->program.is_in_place[i];
+    }
+    text_add(&t, "%u of %u updates in place", in_place, c->primitive->n_updates);
+    tell(c, "memory", &t);
+    arena_free(&scratch);
+}
+
+/* ---- passes ---- */
 
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
 {
@@ -49,11 +165,13 @@ static status run_passes(const struct graph *model, const struct compile_options
     struct pass_options options = {
         .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
     struct graph *now_graph = NULL;
+    dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
         bool lacks_policy = s->needs_policy && o->policy == NULL;
         bool lacks_train = s->needs_train && o->train == NULL;
-        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients)) {
+        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients) ||
+            s->pass == NULL || is_left_out(o, i)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
@@ -79,7 +197,7 @@ static status run_passes(const struct graph *model, const struct compile_options
         }
     }
     out->primitive = graph_keep(now_graph);
-    return ATOLL_OK;
+    return o->checks ? primitive_verify(out->primitive, e) : ATOLL_OK;
 }
 
 /* ---- kernels to one library ---- */
@@ -174,7 +292,9 @@ static void *find_kernel(void *context, const char *symbol)
 static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
 {
     double start = now();
-    struct fuse_options fuse_options = {.is_off = o->is_unfused};
+    struct fuse_options fuse_options = {
+        .is_off = o->is_unfused || is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
+    uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
     uint32_t n = out->partition.n_groups;
     out->kernels = ARENA_ARRAY(&out->arena, struct kernel, n + 1);
@@ -191,6 +311,10 @@ static status build_program(struct compiled *out, const struct compile_options *
     }
     TRY(program_build(out->primitive, &out->partition, out->kernels, out->symbols, &out->program,
                       e));
+    if (out->log != NULL) {
+        log_notes(out, n_notes);
+        log_program(out, o->cache);
+    }
     return out->n_kernels > 0 ? program_link(&out->program, find_kernel, out->library, e)
                               : ATOLL_OK;
 }
@@ -219,8 +343,11 @@ static status whole_job(void *context)
 {
     struct job *j = context;
     double start = now();
+    TRY(check_list(j->o->disabled, true, j->e));
+    TRY(check_list(j->o->stop_after, false, j->e));
     TRY(run_passes(j->model, j->o, j->out, j->e));
     j->out->seconds_passes = now() - start;
+    log_notes(j->out, 0);
     return j->o->is_eager ? ATOLL_OK : build_program(j->out, j->o, j->e);
 }
 
@@ -233,7 +360,7 @@ static status second_half(void *context)
 status compile_graph(const struct graph *model, const struct compile_options *o,
                      struct compiled *out, struct error *e)
 {
-    *out = (struct compiled){0};
+    *out = (struct compiled){.log = o->log, .log_context = o->log_context};
     struct job job = {model, o, out, e};
     if (model->error.code != ATOLL_OK) {
         return fail(e, model->error.code, "%s", model->error.text);
@@ -244,7 +371,8 @@ status compile_graph(const struct graph *model, const struct compile_options *o,
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    *out = (struct compiled){.primitive = primitive};
+    *out = (struct compiled){
+        .primitive = primitive, .log = o->log, .log_context = o->log_context};
     struct job job = {NULL, o, out, e};
     return recovering(e, second_half, &job);
 }
