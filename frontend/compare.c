@@ -26,6 +26,7 @@ void compare_tensors(struct bit_count *count, const char *name, const struct ten
             continue;
         }
         if (count->different++ == 0) {
+            count->first_index = i;
             snprintf(count->first, sizeof count->first, "%.60s[%lld]: %.9g and %.9g", name,
                      (long long)i, dtype_load(a->dtype, p), dtype_load(b->dtype, q));
         }

@@ -9,7 +9,8 @@
  * differ). */
 struct bit_count {
     uint64_t compared, different;
-    char first[128]; /* the first value that differs, or "" */
+    char first[128];     /* the first value that differs, or "" */
+    int64_t first_index; /* its element */
 };
 void compare_tensors(struct bit_count *count, const char *name, const struct tensor *a,
                      const struct tensor *b);

@@ -292,8 +292,8 @@ static void *find_kernel(void *context, const char *symbol)
 static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
 {
     double start = now();
-    struct fuse_options fuse_options = {
-        .is_off = o->is_unfused || is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
+    struct fuse_options fuse_options = {.is_off = o->is_unfused ||
+                                                  is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
     uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
     uint32_t n = out->partition.n_groups;
@@ -371,8 +371,7 @@ status compile_graph(const struct graph *model, const struct compile_options *o,
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    *out = (struct compiled){
-        .primitive = primitive, .log = o->log, .log_context = o->log_context};
+    *out = (struct compiled){.primitive = primitive, .log = o->log, .log_context = o->log_context};
     struct job job = {NULL, o, out, e};
     return recovering(e, second_half, &job);
 }

@@ -27,7 +27,8 @@ struct compile_options {
     void *dump_context;
     const char *disabled;   /* passes to leave out, comma-separated; NULL: none */
     const char *stop_after; /* after this pass only those that a program cannot do without */
-    bool checks; /* a runner compares each fused launch with eager (strict rounding), at each step */
+    bool
+        checks; /* a runner compares each fused launch with eager (strict rounding), at each step */
     log_fn *log; /* what was decided, a line at a time, by category; or NULL */
     void *log_context;
 };

@@ -11,6 +11,7 @@ struct context {
     char cache_path[1024];
     char dump_path[1024];
     uint32_t n_dumped;
+    void (*print)(const char *line); /* where log lines and warnings go; NULL: nowhere */
 };
 
 void context_read(struct context *c);

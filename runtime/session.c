@@ -27,6 +27,8 @@ struct session {
     unsigned char **snapshots;        /* by output */
     unsigned char **staging;          /* by update that copies */
     struct contraction_cache *cache;
+    session_watcher *watcher;
+    void *watcher_context;
 };
 
 static size_t bytes_of(const struct session *s, value v)
@@ -352,6 +354,23 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
     return eager_node(s->p->graph, l->node, operands, &result, s->symbols, s->cache, e);
 }
 
+void session_watch(struct session *s, session_watcher *watcher, void *context)
+{
+    s->watcher = watcher;
+    s->watcher_context = context;
+}
+
+static void show_launch(const struct session *s, uint32_t i)
+{
+    uint32_t end = i + s->p->launches[i].count;
+    for (; i < end; i++) {
+        const struct launch *l = &s->p->launches[i];
+        for (uint32_t a = l->n_reads; a < l->n_args; a++) {
+            s->watcher(s->watcher_context, i, l->args[a], &s->tensors[l->args[a].id]);
+        }
+    }
+}
+
 static void copy_updates(struct session *s)
 {
     const struct graph *g = s->p->graph;
@@ -388,6 +407,9 @@ status session_step(struct session *s, struct error *e)
     void *const *args = s->pointers;
     for (uint32_t i = 0; i < p->n_launches; i++) {
         TRY(run_launch(s, i, args, e));
+        if (s->watcher != NULL) {
+            show_launch(s, i);
+        }
         args += p->launches[i].n_args;
     }
     copy_updates(s);

@@ -20,7 +20,7 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: simplify, autocast, islands, train_step, decompose"},
+     "print the graph after a pass: capture, simplify, autocast, islands, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL, "print the fusion groups in launch order"},
     {"notes", NULL, "print what the passes decided and why"},
@@ -30,12 +30,16 @@ static const struct option options[] = {
 struct inspection {
     const char *after;
     bool wants_kernels;
+    struct compile_options dumping; /* ATOLL_DUMP's own part goes on as well */
 };
 
 static void show_stage(void *context, const char *name, const char *text)
 {
     const struct inspection *i = context;
     bool is_source = strcmp(name, "kernels.c") == 0;
+    if (i->dumping.dump != NULL) {
+        i->dumping.dump(i->dumping.dump_context, name, text);
+    }
     if ((i->after != NULL && strcmp(name, i->after) == 0) || (is_source && i->wants_kernels)) {
         printf("%s%s%s", is_source ? "" : "# after ", is_source ? "" : name, is_source ? "" : "\n");
         fputs(text, stdout);
@@ -106,7 +110,8 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
 {
     struct job j;
     struct compiled compiled = {0};
-    struct inspection wanted = {argument(a, "after", NULL), argument_flag(a, "kernels")};
+    struct inspection wanted = {.after = argument(a, "after", NULL),
+                                .wants_kernels = argument_flag(a, "kernels")};
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     bool needs_kernels = wanted.wants_kernels || argument_flag(a, "groups");
@@ -114,6 +119,7 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
+    wanted.dumping = j.compile;
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
     j.compile.is_eager = !needs_kernels;

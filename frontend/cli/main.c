@@ -113,11 +113,17 @@ static status run(const struct command *c, int argc, char **argv, struct context
     return code;
 }
 
+static void print_line(const char *line)
+{
+    fprintf(stderr, "atoll: %s\n", line);
+}
+
 int main(int argc, char **argv)
 {
     struct context context;
     struct error e = {0};
     context_read(&context);
+    context.print = print_line;
     if (context.help != NULL && strcmp(context.help, "1") == 0) {
         struct arena a = {0};
         struct text t = {.arena = &a};

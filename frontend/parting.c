@@ -1,0 +1,128 @@
+/* Two runs of one step side by side. Eager computes every value and is recorded through its probe;
+ * fused is watched launch by launch, because its arena reuses memory. Up to the first difference
+ * both worked on the same bits, so the launch that shows it made it. */
+#include "parting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/compare.h"
+
+/* ---- recording an eager step ---- */
+
+static void record(void *context, value v, const struct tensor *t)
+{
+    struct recording *rec = context;
+    struct tensor *to = &rec->values[v.id];
+    free(to->data);
+    *to = *t;
+    to->data = malloc(tensor_bytes(t) + 1);
+    rec->is_short = rec->is_short || to->data == NULL;
+    if (to->data != NULL) {
+        memcpy(to->data, t->data, tensor_bytes(t));
+    }
+}
+
+status recording_step(struct recording *rec, struct runner *eager, struct error *e)
+{
+    recording_free(rec);
+    rec->n = runner_graph(eager)->n_nodes;
+    rec->values = calloc(rec->n, sizeof *rec->values);
+    if (rec->values == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "no memory to record %" PRIu32 " values", rec->n);
+    }
+    eager->probe = record;
+    eager->probe_context = rec;
+    status code = runner_step(eager, e);
+    eager->probe = NULL;
+    if (code == ATOLL_OK && rec->is_short) {
+        code = fail(e, ATOLL_OUT_OF_MEMORY, "no memory to record a step's values");
+    }
+    return code;
+}
+
+void recording_free(struct recording *rec)
+{
+    for (uint32_t i = 0; i < rec->n && rec->values != NULL; i++) {
+        free(rec->values[i].data);
+    }
+    free(rec->values);
+    *rec = (struct recording){0};
+}
+
+/* ---- saying where ---- */
+
+void parting_describe(struct parting *out, const struct graph *g, value v, const struct tensor *t,
+                      int64_t element)
+{
+    const struct node *n = graph_node(g, v);
+    char place[160] = "", index[160] = "";
+    size_t at = 0;
+    int64_t inner = tensor_count(t);
+    if (n->location.file != NULL) {
+        snprintf(place, sizeof place, ", %.120s:%" PRIu32, n->location.file, n->location.line);
+    }
+    for (uint32_t i = 0; i < t->rank; i++) {
+        inner /= t->shape[i] != 0 ? t->shape[i] : 1;
+        at += (size_t)snprintf(index + at, sizeof index - at, "%s%" PRId64, i > 0 ? "," : "",
+                               element / inner % t->shape[i]);
+    }
+    if (n->name != NULL) {
+        snprintf(out->text, sizeof out->text, "%%%.80s (%s%s)[%s]", n->name, op_info[n->op].name,
+                 place, index);
+    } else {
+        snprintf(out->text, sizeof out->text, "%%%" PRIu32 " (%s%s)[%s]", v.id, op_info[n->op].name,
+                 place, index);
+    }
+    out->is_found = true;
+}
+
+/* ---- watching a fused step ---- */
+
+struct watch {
+    const struct runner *fused;
+    const struct recording *rec;
+    struct parting *out;
+};
+
+static void look(void *context, uint32_t launch, value v, const struct tensor *t)
+{
+    struct watch *w = context;
+    const struct tensor *expected = &w->rec->values[v.id];
+    struct bit_count count = {0};
+    if (w->out->is_found || expected->data == NULL || tensor_bytes(expected) != tensor_bytes(t)) {
+        return;
+    }
+    compare_tensors(&count, "", expected, t);
+    if (count.different == 0) {
+        return;
+    }
+    const struct launch *l = &w->fused->compiled.program.launches[launch];
+    const struct graph *g = runner_graph(w->fused);
+    size_t size = dtype_info[t->dtype].bytes, at = (size_t)count.first_index * size;
+    parting_describe(w->out, g, v, t, count.first_index);
+    size_t used = strlen(w->out->text);
+    snprintf(w->out->text + used, sizeof w->out->text - used,
+             ": eager %.9g, fused %.9g, in launch %" PRIu32 " (%s)",
+             dtype_load(t->dtype, (const unsigned char *)expected->data + at),
+             dtype_load(t->dtype, (const unsigned char *)t->data + at), launch,
+             l->symbol != NULL ? l->symbol : op_info[graph_node(g, l->node)->op].name);
+}
+
+status parting_step(struct runner *eager, struct runner *fused, struct parting *out,
+                    struct error *e)
+{
+    struct recording rec = {0};
+    struct watch watch = {.fused = fused, .rec = &rec, .out = out};
+    *out = (struct parting){0};
+    status code = recording_step(&rec, eager, e);
+    if (code == ATOLL_OK) {
+        session_watch(fused->session, look, &watch);
+        code = session_step(fused->session, e);
+        session_watch(fused->session, NULL, NULL);
+    }
+    recording_free(&rec);
+    return code;
+}
