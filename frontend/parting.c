@@ -4,6 +4,7 @@
 #include "parting.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,4 +126,65 @@ status parting_step(struct runner *eager, struct runner *fused, struct parting *
     }
     recording_free(&rec);
     return code;
+}
+
+/* ---- against the reference ---- */
+
+static value last_named(const struct graph *g, const char *name)
+{
+    for (uint32_t i = g->n_nodes - 1; i > 0; i--) {
+        if (g->nodes[i].name != NULL && strcmp(g->nodes[i].name, name) == 0) {
+            return (value){i};
+        }
+    }
+    return (value){0};
+}
+
+/* A number that is finite in the reference alone is as far as can be. */
+static int64_t farthest(const struct tensor *t, const double *reference)
+{
+    int64_t at = 0;
+    double most = -1.0;
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        double d = fabs(dtype_load(t->dtype, (const unsigned char *)t->data +
+                                                 (size_t)i * dtype_info[t->dtype].bytes) -
+                        reference[i]);
+        d = isnan(d) ? (double)INFINITY : d;
+        if (d > most) {
+            most = d;
+            at = i;
+        }
+    }
+    return at;
+}
+
+void parting_from_reference(const struct recording *rec, const struct graph *g,
+                            const struct eval *oracle, double tolerance, struct parting *out)
+{
+    const struct graph *from = oracle->graph;
+    *out = (struct parting){0};
+    for (uint32_t i = 1; i < from->n_nodes && !out->is_found; i++) {
+        const struct node *n = &from->nodes[i];
+        if (n->name == NULL || node_is_leaf(n) || last_named(from, n->name).id != i) {
+            continue;
+        }
+        value v = last_named(g, n->name);
+        const struct tensor *t = &rec->values[v.id];
+        if (v.id == 0 || t->data == NULL || !dtype_is_float(t->dtype) ||
+            oracle->values[i] == NULL || tensor_count(t) != eval_count(oracle, (value){i})) {
+            continue;
+        }
+        struct closeness c = compare_to_reference(t, oracle->values[i]);
+        if (c.relative_l2 <= tolerance && c.nonfinite == 0) {
+            continue;
+        }
+        int64_t at = farthest(t, oracle->values[i]);
+        parting_describe(out, g, v, t, at);
+        size_t used = strlen(out->text);
+        snprintf(out->text + used, sizeof out->text - used,
+                 ": %.9g, reference %.9g; relative L2 of the tensor %.3g",
+                 dtype_load(t->dtype, (const unsigned char *)t->data +
+                                          (size_t)at * dtype_info[t->dtype].bytes),
+                 oracle->values[i][at], c.relative_l2);
+    }
 }

@@ -4,6 +4,7 @@
 #define ATOLL_FRONTEND_PARTING_H
 
 #include "frontend/runner.h"
+#include "ir/eval.h"
 
 struct parting {
     bool is_found;
@@ -25,6 +26,12 @@ void recording_free(struct recording *rec);
  * eager one computed. */
 status parting_step(struct runner *eager, struct runner *fused, struct parting *out,
                     struct error *e);
+
+/* The first named value of the recorded run whose relative L2 distance from the value of that name
+ * in the oracle's graph is above tolerance: a name stands for the last node that bears it, which is
+ * what the op of the model gives after all its primitives. */
+void parting_from_reference(const struct recording *rec, const struct graph *g,
+                            const struct eval *oracle, double tolerance, struct parting *out);
 
 /* Describes one differing element: name, op, location, index. */
 void parting_describe(struct parting *out, const struct graph *g, value v, const struct tensor *t,
