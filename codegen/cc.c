@@ -71,9 +71,12 @@ static status log_failure(const char *log, const char *compiler, struct error *e
         char text[512];
         bool found = false;
         while (!found && fgets(text, sizeof text, f) != NULL) {
+            bool is_summary = strncmp(text, "collect2:", 9) == 0; /* the linker said it before */
             found = strstr(text, "error") != NULL;
             text[strcspn(text, "\n")] = '\0';
-            memcpy(line, text, sizeof line);
+            if (!is_summary) {
+                memcpy(line, text, sizeof line);
+            }
         }
         fclose(f);
     }
@@ -183,9 +186,15 @@ status cc_compile(const struct cc_options *o, const char *const *units, const si
     b->compiler = o != NULL && o->compiler != NULL ? o->compiler : "cc";
     b->march = march;
     b->optimise = o != NULL && o->optimise != NULL ? o->optimise : "-O3";
-    snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX",
-             o != NULL && o->temporary != NULL ? o->temporary : "/tmp");
+    const char *temporary = o != NULL && o->temporary != NULL ? o->temporary : "/tmp";
+    int length = snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX", temporary);
     status code = n <= MAX_UNITS ? ATOLL_OK : fail(e, ATOLL_INTERNAL, "over %d units", MAX_UNITS);
+    if (code == ATOLL_OK && length >= (int)sizeof b->directory) {
+        code = fail(e, ATOLL_IO,
+                    "temporary directory %.60s...: its name has %zu bytes, at most %zu fit; hint: "
+                    "set TMPDIR to a shorter one",
+                    temporary, strlen(temporary), sizeof b->directory - sizeof "/atoll-XXXXXX");
+    }
     if (code == ATOLL_OK && mkdtemp(b->directory) == NULL) {
         code = fail(e, ATOLL_IO, "%s: cannot make a temporary directory: %s", b->directory,
                     strerror(errno));
