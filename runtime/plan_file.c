@@ -346,6 +346,14 @@ static void *find_kernel(void *context, const char *symbol)
     return library_find(context, symbol);
 }
 
+/* A plan without a library must be one without kernels. */
+static void *find_nothing(void *context, const char *symbol)
+{
+    (void)context;
+    (void)symbol;
+    return NULL;
+}
+
 static status load(struct plan_file *out, const char *name, const struct section *library,
                    struct error *e)
 {
@@ -356,15 +364,17 @@ static status load(struct plan_file *out, const char *name, const struct section
                     "the plan on this machine",
                     name, missing);
     }
+    struct error why = {0};
     if (library->size > 0) {
-        struct error why = {0};
         out->library = library_open(library->data, library->size, name, &why);
         if (out->library == NULL) {
             return fail(e, why.code, "%s", why.text);
         }
-        return program_link(&out->program, find_kernel, out->library, e);
     }
-    return ATOLL_OK;
+    return program_link(&out->program, out->library != NULL ? find_kernel : find_nothing,
+                        out->library, &why) == ATOLL_OK
+               ? ATOLL_OK
+               : fail(e, ATOLL_FORMAT, "%s: %s", name, why.text);
 }
 
 static status read_sections(struct plan_file *out, const char *name, bool is_loading,
