@@ -50,8 +50,12 @@ bool list_has(const char *list, const char *name)
     return false;
 }
 
+/* stop_after is one name, the passes left out are a list. */
 static status check_list(const char *list, bool wants_optional, struct error *e)
 {
+    if (list != NULL && !wants_optional && strchr(list, ',') != NULL) {
+        return fail(e, ATOLL_USAGE, "'%s': expected one pass to stop after", list);
+    }
     for (const char *p = list; p != NULL && *p != '\0';) {
         size_t n = strcspn(p, ",");
         bool is_known = false, is_optional = false;
