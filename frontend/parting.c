@@ -3,6 +3,7 @@
  * both worked on the same bits, so the launch that shows it made it. */
 #include "parting.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,24 +60,24 @@ void parting_describe(struct parting *out, const struct graph *g, value v, const
                       int64_t element)
 {
     const struct node *n = graph_node(g, v);
-    char place[160] = "", index[160] = "";
+    char name[96], place[160] = "", index[128] = "";
     size_t at = 0;
     int64_t inner = tensor_count(t);
+    snprintf(name, sizeof name, "%" PRIu32, v.id);
+    if (n->name != NULL) {
+        snprintf(name, sizeof name, "%.80s", n->name);
+    }
     if (n->location.file != NULL) {
         snprintf(place, sizeof place, ", %.120s:%" PRIu32, n->location.file, n->location.line);
     }
-    for (uint32_t i = 0; i < t->rank; i++) {
+    for (uint32_t i = 0; i < t->rank && at < sizeof index; i++) {
         inner /= t->shape[i] != 0 ? t->shape[i] : 1;
         at += (size_t)snprintf(index + at, sizeof index - at, "%s%" PRId64, i > 0 ? "," : "",
                                element / inner % t->shape[i]);
     }
-    if (n->name != NULL) {
-        snprintf(out->text, sizeof out->text, "%%%.80s (%s%s)[%s]", n->name, op_info[n->op].name,
-                 place, index);
-    } else {
-        snprintf(out->text, sizeof out->text, "%%%" PRIu32 " (%s%s)[%s]", v.id, op_info[n->op].name,
-                 place, index);
-    }
+    int length = snprintf(out->text, sizeof out->text, "%%%s (%s%s)[%s]", name, op_info[n->op].name,
+                          place, index);
+    assert(length > 0);
     out->is_found = true;
 }
 

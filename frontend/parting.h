@@ -8,7 +8,7 @@
 
 struct parting {
     bool is_found;
-    char text[400]; /* "%h (gelu, model.graph:4)[2,3]: eager 0.5, fused 0.25, in launch 3 (k2_...)"
+    char text[600]; /* "%h (gelu, model.graph:4)[2,3]: eager 0.5, fused 0.25, in launch 3 (k2_...)"
                      */
 };
 

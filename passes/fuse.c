@@ -591,6 +591,9 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
         }
     }
     arena_free(&w.arena);
+    if (notes != NULL && (o == NULL || !o->is_off)) {
+        fuse_explain(g, out, notes);
+    }
     (void)e;
     return ATOLL_OK;
 }

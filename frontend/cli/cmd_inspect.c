@@ -22,7 +22,8 @@ static const struct option options[] = {
     {"after", "PASS",
      "print the graph after a pass: capture, simplify, autocast, islands, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
-    {"groups", NULL, "print the fusion groups in launch order"},
+    {"groups", NULL,
+     "print the fusion groups in launch order, and why neighbours are not one kernel"},
     {"notes", NULL, "print what the passes decided and why"},
     {"dot", NULL, "print the step as Graphviz"},
 };
@@ -62,9 +63,13 @@ static void show_groups(const struct compiled *c)
     }
 }
 
-static void show_notes(const struct notes *notes)
+/* pass NULL: of every pass. */
+static void show_notes(const struct notes *notes, const char *pass)
 {
     for (uint32_t i = 0; i < notes->n; i++) {
+        if (pass != NULL && strcmp(notes->items[i].pass, pass) != 0) {
+            continue;
+        }
         printf("%s: %s%s%s\n", notes->items[i].pass, notes->items[i].node,
                notes->items[i].node[0] != '\0' ? ": " : "", notes->items[i].text);
     }
@@ -127,9 +132,11 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);
+            printf("\nwhy not fused, by the value that one group reads of the other:\n");
+            show_notes(&compiled.notes, "fuse");
         }
         if (argument_flag(a, "notes")) {
-            show_notes(&compiled.notes);
+            show_notes(&compiled.notes, NULL);
         }
         if (is_plain) {
             show_graph(compiled.step != NULL ? compiled.step : j.model, argument_flag(a, "dot"));

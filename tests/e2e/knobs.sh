@@ -68,6 +68,10 @@ for bad in "ATOLL_DISABLE=decompose|decompose cannot be left out" "ATOLL_DISABLE
     has "$work/err" "${bad##*|}"
 done
 
+# Why neighbours are not one kernel: by group, under the groups.
+"$atoll" inspect "$model" --groups >"$work/out" || wrong "inspect --groups"
+has "$work/out" '^fuse: %h1: groups [0-9]+ and [0-9]+: a linear is a library call'
+
 # ATOLL_CHECK: silent over sound kernels. A compiler that turns the tanh of generated code into a minus is caught at its launch.
 echo 'graph @g(%x: f32[n,3] input, %y: i64[n] input, %w: f32[4,3] param {init="normal:0.5"}) {
   %h = linear(%x, %w)

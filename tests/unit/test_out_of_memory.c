@@ -170,9 +170,32 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+/* A refusal whose text finds no memory is the same refusal. */
+START_TEST(refusals_keep_their_status)
+{
+    atoll_plan *p = NULL;
+    struct error e = {0};
+    atoll_error error = {0};
+    char plan[128];
+    float x[4] = {0};
+    snprintf(plan, sizeof plan, "%s/refusal.plan", small_directory());
+    ck_assert_msg(small_plan(plan, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(atoll_plan_open(plan, &p, &error) == ATOLL_OK, "%s", error.text);
+    countdown = 1;
+    n_failed = 0;
+    status code = atoll_plan_bind(p, "x", x, (int64_t[]){2, 2}, 2, &error);
+    countdown = 0;
+    ck_assert_uint_eq(n_failed, 1);
+    ck_assert_int_eq(code, ATOLL_SHAPE);
+    ck_assert_msg(strstr(error.text, "%x") != NULL, "%s", error.text);
+    atoll_plan_close(p);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, every_allocation_may_fail, 0, ARRAY_LEN(jobs));
+    tcase_add_test(tc, refusals_keep_their_status);
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
 }
 
