@@ -75,14 +75,18 @@ static void delist(struct arena *a)
 
 void arena_hold(struct arena *a)
 {
+    if (!a->is_scratch && a->blocks != NULL) {
+        enlist(a);
+    }
     a->is_scratch = true;
-    enlist(a);
 }
 
 void arena_keep(struct arena *a)
 {
+    if (a->is_scratch && a->blocks != NULL) {
+        delist(a);
+    }
     a->is_scratch = false;
-    delist(a);
 }
 
 void arena_recover_begin(struct recovery *r)

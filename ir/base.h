@@ -63,8 +63,8 @@ char *arena_text(struct arena *a, const char *format, ...) __attribute__((format
 char *arena_copy_text(struct arena *a, const char *text);
 void *arena_copy(struct arena *a, const void *data, size_t size);
 void arena_free(struct arena *a);
-/* An arena with memory becomes scratch from now on, or stops being it: its memory passes from an
- * owner to the present frame, or from the frame to an owner. */
+/* An arena becomes scratch from now on, or stops being it: its memory passes from an owner to the
+ * present frame, or from the frame to an owner. */
 void arena_hold(struct arena *a);
 void arena_keep(struct arena *a);
 

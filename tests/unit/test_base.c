@@ -112,7 +112,7 @@ END_TEST
 START_TEST(recovery_points_nest)
 {
     struct recovery outer, inner;
-    struct arena before = SCRATCH; /* static storage is not needed: this frame stays */
+    static struct arena before = SCRATCH; /* a local changed after setjmp would be indeterminate */
     if (arena_recover(&outer)) {
         ck_assert_ptr_null(before.blocks);
         return;
