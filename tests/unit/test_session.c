@@ -234,6 +234,11 @@ static const struct old_value {
      "slice(%v) {axis=0, start=0, stop=1}  %c = concat(%r, %z)  %t = add(%c, %x)  update %v <- %t  "
      "return out=%t }",
      {12.0F, 23.0F, 31.0F}},
+    {"its first element for all",
+     "graph @g(%x: f32[3] input, %v: f32[3] state) { %f = slice(%v) {axis=0, start=0, stop=1}  %t "
+     "= "
+     "add(%x, %f)  update %v <- %t  return out=%t }",
+     {11.0F, 21.0F, 31.0F}},
     {"row sum of the old value",
      "graph @g(%x: f32[3] input, %v: f32[3] state) { %s = sum(%v) {axes=[0], keepdims=true}  %t = "
      "add(%x, %s)  update %v <- %t  return out=%t }",
