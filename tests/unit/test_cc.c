@@ -142,6 +142,11 @@ static const struct failure {
      NULL,
      ATOLL_COMPILER,
      {"error: second", ""}},
+    {"first only",
+     "case $* in *unit0.c*) echo error: first >&2; exit 1;; esac; exec cc \"$@\"",
+     NULL,
+     ATOLL_COMPILER,
+     {"error: first", ""}},
     {"writes nothing", "exit 0", NULL, ATOLL_IO, {"kernels.so", "cannot read"}},
 };
 

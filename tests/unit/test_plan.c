@@ -414,6 +414,32 @@ START_TEST(forged)
 }
 END_TEST
 
+/* One op of the graph is another: it parses, but it is not the graph the kernels were made from. */
+START_TEST(graph_with_another_op)
+{
+    struct error e = {0};
+    struct container c;
+    char path[128];
+    snprintf(path, sizeof path, "%s/op.plan", small_directory());
+    ck_assert_int_eq(container_open(plan_path, "plan", &c, &e), ATOLL_OK);
+    for (uint32_t i = 0; i < c.n_sections; i++) {
+        if (strcmp(c.sections[i].name, "graph") == 0) {
+            char *text = arena_text(&c.arena, "%.*s", (int)c.sections[i].size,
+                                    (const char *)c.sections[i].data);
+            char *op = strstr(text, "add(");
+            ck_assert_ptr_nonnull(op);
+            memcpy(op, "sub", 3);
+            c.sections[i].data = text;
+        }
+    }
+    ck_assert_int_eq(container_write(path, "plan", c.sections, c.n_sections, &e), ATOLL_OK);
+    container_close(&c);
+    atoll_plan *p = NULL;
+    ck_assert_int_eq(atoll_plan_open(path, &p, NULL), ATOLL_FORMAT);
+    ck_assert_ptr_null(p);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, start, small_clean);
@@ -427,6 +453,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, no_file);
     tcase_add_test(tc, cut_anywhere);
     tcase_add_test(tc, flipped_anywhere);
+    tcase_add_test(tc, graph_with_another_op);
     tcase_add_loop_test(tc, forged, 0, ARRAY_LEN(forgeries));
 }
 
