@@ -32,6 +32,7 @@ plant includes runtime/a.c '#include "frontend/context.h"\n'
 plant includes include/atoll/a.h '#include "ir/graph.h"\n'
 plant includes runtime/a.c '#include "../ir/base.h"\n'
 plant getenv runtime/a.c 'char *p = getenv("HOME");\n'
+plant scratch passes/a.c '    struct arena scratch = {0};\n'
 plant sizes ir/a.c "void f(void)\n{\n$(lines 101)}\n"
 plant sizes tests/a.h "$(lines 901)"
 exit $bad
