@@ -24,6 +24,7 @@ struct stage {
 
 static const struct stage PIPELINE[] = {
     {.name = "simplify", .pass = simplify_pass},
+    {.name = "index_checks", .pass = index_checks_pass},
     {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
     {.name = "islands", .pass = islands_pass, .needs_policy = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
