@@ -27,6 +27,7 @@ static const struct stage PIPELINE[] = {
     {.name = "index_checks", .pass = index_checks_pass},
     {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
     {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "lint", .pass = lint_pass},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "decompose", .pass = decompose_pass},

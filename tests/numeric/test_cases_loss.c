@@ -32,6 +32,13 @@ static const struct field_case cases[] = {
               "}",
      .inputs = {{"x", {0.0, 0.0, 0.0, 3.0, 4.0, 0.0}}},
      .outputs = {{"y", {0.0, 0.0, 0.0, 0.60009765625, 0.7998046875, 0.0}, .dtype = F16}}},
+    {.id = "FC033 written out",
+     .graph = "graph @g(%x: f16[2,3] input) {\n"
+              "%n = norm(%x) {axes=[1], keepdims=true}\n%c = maximum(%n, 1e-12)\n"
+              "%y = div(%x, %c)\nreturn y=%y\n}",
+     .note = "%c = maximum: the number 1e-12 becomes 0 in f16",
+     .inputs = {{"x", {0.0, 0.0, 0.0, 3.0, 4.0, 0.0}}},
+     .outputs = {{"y", {NOT, NOT, NOT, 0.60009765625, 0.7998046875, 0.0}, .dtype = F16}}},
     {.id = "FC033 gradient",
      .graph = "graph @g(%x: f32[2,2] param, %c: f32[2,2] input) {\n"
               "%y = normalize(%x) {axis=1}\n"
