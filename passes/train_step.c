@@ -23,8 +23,9 @@ struct step {
     uint32_t *places;      /* where each stands among all parameters */
     uint32_t n;
     value scale, is_last, is_finite, accept; /* 0: no scaler, no accumulation, no test, always */
-    value first_nonfinite, norm;
-    value count, rate; /* accepted steps so far, learning rate of this step */
+    value first_nonfinite, norm, bound;
+    value loss, terms, n_terms; /* terms: output loss_count; n_terms: those of the window */
+    value count, rate;          /* accepted steps so far, learning rate of this step */
 };
 
 /* ---- small things ---- */
@@ -130,7 +131,8 @@ static status find_params(struct step *s)
  * no gradient. */
 static status differentiate(struct step *s, value loss)
 {
-    if (s->o->accumulate > 1) {
+    s->loss = loss;
+    if (s->o->accumulate > 1 && s->terms.id == 0) {
         loss = op2(s, OP_div, loss, number(s, (double)s->o->accumulate));
     }
     if (s->o->scaler.is_enabled) {
@@ -176,6 +178,34 @@ static void accumulate(struct step *s)
     }
 }
 
+/* now, and what the window's earlier micro-batches gave */
+static value window_sum(struct step *s, const char *name, value now)
+{
+    now = graph_cast(s->g, now, F32);
+    if (s->is_last.id == 0) {
+        return now;
+    }
+    value acc = scalar(s, OP_state, name, F32, 0.0);
+    value sum = op2(s, OP_add, acc, now);
+    graph_update(s->g, acc, where(s, s->is_last, number(s, 0.0), sum));
+    return sum;
+}
+
+/* Where the model says how many terms its loss sums (output loss_count), gradients and mean_loss
+ * are means over all terms of the window, however unevenly its micro-batches share them. */
+static void divide_by_terms(struct step *s)
+{
+    if (s->terms.id == 0) {
+        return;
+    }
+    s->n_terms = window_sum(s, "acc.terms", s->terms);
+    value sum = window_sum(s, "acc.loss", s->loss);
+    graph_output(s->g, "mean_loss", op2(s, OP_div, sum, s->n_terms));
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->grads[i] = op2(s, OP_div, s->grads[i], s->n_terms);
+    }
+}
+
 /* g <- g r, r = f32(1/f64(S)), and which gradient is not finite. One test after the product covers
  * the one before it: r is above 0, so what is infinite or NaN stays so; and it sees what a small S
  * makes overflow, which a test before the product cannot. */
@@ -212,14 +242,15 @@ static value global_norm(struct step *s, const value *of, uint32_t n)
     return global_norm(s, parts, n_parts);
 }
 
-/* A norm that is not finite leaves no gradient to clip by it: the step is skipped. */
+/* A norm that is not finite leaves no gradient to clip by it, and a bound set below zero between
+ * steps would turn every gradient round: the step is skipped. */
 static void clip(struct step *s)
 {
     s->norm = global_norm(s, s->grads, s->n);
     if (s->o->max_norm > 0.0) {
-        value max_norm = scalar(s, OP_scalar, "max_norm", F32, s->o->max_norm);
+        s->bound = scalar(s, OP_scalar, "max_norm", F32, s->o->max_norm);
         for (uint32_t i = 0; i < s->n; i++) {
-            s->grads[i] = graph_op3(s->g, OP_clip_grad_norm, s->grads[i], s->norm, max_norm);
+            s->grads[i] = graph_op3(s->g, OP_clip_grad_norm, s->grads[i], s->norm, s->bound);
         }
     }
 }
@@ -229,6 +260,10 @@ static void decide(struct step *s)
     s->accept = s->is_finite;
     if (s->o->max_norm > 0.0) {
         s->accept = logical_and(s, s->accept, graph_op1(s->g, OP_is_finite, s->norm));
+        s->accept = logical_and(s, s->accept, op2(s, OP_ge, s->bound, number(s, 0.0)));
+    }
+    if (s->n_terms.id != 0) { /* nothing to learn from */
+        s->accept = logical_and(s, s->accept, op2(s, OP_gt, s->n_terms, number(s, 0.0)));
     }
     s->accept = logical_and(s, s->is_last, s->accept);
 }
@@ -400,6 +435,7 @@ static status build(struct step *s, value loss)
     advance_seeds(s, n_model_nodes);
     TRY(differentiate(s, loss));
     accumulate(s);
+    divide_by_terms(s);
     unscale_and_test(s);
     clip(s);
     decide(s);
@@ -414,6 +450,26 @@ static status build(struct step *s, value loss)
         update_scaler(s);
     }
     return s->g->error.code;
+}
+
+/* The output loss_count, or 0. */
+static status find_terms(const struct graph *in, const value *map, struct step *s)
+{
+    for (uint32_t i = 0; i < in->n_outputs; i++) {
+        const struct node *n = graph_node(in, in->outputs[i].value);
+        if (strcmp(in->outputs[i].name, "loss_count") != 0) {
+            continue;
+        }
+        if (n->shape.rank != 0 || n->dtype == BOOL) {
+            return fail(
+                &s->g->error, ATOLL_SHAPE,
+                "train_step: output loss_count of @%s is no number; expected how many terms "
+                "the loss sums, as a scalar",
+                in->name);
+        }
+        s->terms = map[in->outputs[i].value.id];
+    }
+    return ATOLL_OK;
 }
 
 static bool has_step(const struct graph *in)
@@ -443,6 +499,9 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
     value *map = ARENA_ARRAY(&scratch, value, in->n_nodes);
     struct step s = {.o = o->train, .g = full, .notes = notes, .scratch = &scratch};
     status code = autodiff_forward(in, full, map);
+    if (code == ATOLL_OK) {
+        code = find_terms(in, map, &s);
+    }
     if (code == ATOLL_OK) {
         code = build(&s, map[loss.id]);
     }

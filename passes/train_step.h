@@ -40,7 +40,8 @@ struct train_options {
     struct schedule schedule;
     double max_norm; /* 0: no clipping */
     struct scaler scaler;
-    int64_t accumulate;     /* micro-batches a step; 1: none */
+    int64_t accumulate;     /* micro-batches a step; 1: none. Their mean losses count alike; a model
+                             * whose     loss is a sum says of how many terms by an output loss_count */
     bool skips_nonfinite;   /* without a scaler too */
     bool allows_low_params; /* f16 or bf16 parameters, rounded to nearest at each update */
 };

@@ -2,8 +2,9 @@
  * rows of a table: a graph in text form, its inputs, what must come out. Every row runs in the
  * oracle (each value rounded to its dtype), eager and fused; a row with a `policy` goes through
  * autocast, one with `wants_gradients` gives grad:NAME for every param, one with an `optimizer` is
- * a training step. `refused`: compiling must fail and say so. `error`: the step must fail, say so,
- * and have changed no leaf. A failure names the case, the executor, the output and the element. */
+ * a training step, of which `outputs` may name leaves, as the last step leaves them. `refused`:
+ * compiling must fail and say so. `error`: the step must fail, say so, and have changed no leaf. A
+ * failure names the case, the executor, the output and the element. */
 #ifndef ATOLL_TESTS_CASES_H
 #define ATOLL_TESTS_CASES_H
 
@@ -32,14 +33,15 @@ struct case_data {
     double ulps;               /* of an output: as many of `dtype` */
     bool has_signed_zeros;     /* of an output: -0 is not 0 */
     int64_t size;              /* of an input with the symbol n: its value */
+    bool is_series;            /* of an input: values[k] throughout in step k */
 };
 
 struct field_case {
     const char *id, *graph, *policy;
-    bool wants_gradients, skips_oracle;
+    bool wants_gradients, skips_oracle, allows_low;
     const char *optimizer, *schedule; /* a training step */
     double max_norm, scale;           /* of a training step: clip, first loss scale; 0: none */
-    uint32_t steps;                   /* 0: one */
+    uint32_t steps, accumulate;       /* 0: one */
     const char *refused, *error, *note;
     struct case_data inputs[CASE_DATA], outputs[CASE_DATA];
 };
@@ -92,7 +94,8 @@ static void check_output(const struct field_case *c, const char *how, const stru
 
 /* ---- the three ways to run ---- */
 
-static void set_leaf(struct runner *r, const struct field_case *c, const struct case_data *d)
+static void set_leaf(struct runner *r, const struct field_case *c, const struct case_data *d,
+                     uint32_t step)
 {
     struct error e = {0};
     value v = graph_find(runner_graph(r), d->name);
@@ -109,7 +112,7 @@ static void set_leaf(struct runner *r, const struct field_case *c, const struct 
     t.data = calloc(1, tensor_bytes(&t) + 64);
     for (int64_t k = 0; k < tensor_count(&t); k++) {
         dtype_store(t.dtype, (char *)t.data + (size_t)k * dtype_info[t.dtype].bytes,
-                    case_value(d, k));
+                    d->is_series ? d->values[step] : case_value(d, k));
     }
     ck_assert_msg(runner_input(r, d->name, &t, &e) == ATOLL_OK, "%s: %s", c->id, e.text);
     free(t.data);
@@ -128,8 +131,9 @@ static void check_oracle(const struct field_case *c, struct runner *r)
             continue;
         }
         const struct tensor *t = &r->leaves[i];
-        e.values[i] = ARENA_ARRAY(&e.arena, double, tensor_count(t) + 1);
-        for (int64_t k = 0; k < tensor_count(t); k++) {
+        int64_t count = eval_count(&e, (value){i});
+        e.values[i] = ARENA_ARRAY(&e.arena, double, count + 1); /* an input not given is 0 */
+        for (int64_t k = 0; t->data != NULL && k < count; k++) {
             const char *at = (const char *)t->data + (size_t)k * dtype_info[t->dtype].bytes;
             e.values[i][k] = dtype_load(t->dtype, at);
         }
@@ -145,6 +149,13 @@ static void check_oracle(const struct field_case *c, struct runner *r)
                 t.shape[0] = eval_count(&e, v);
                 t.data = e.values[v.id];
                 ck_assert(d->dtype == DTYPE_NONE || graph_node(g, v)->dtype == d->dtype);
+            }
+        }
+        for (uint32_t k = 0; k < g->n_updates; k++) {
+            value v = g->updates[k].next;
+            if (strcmp(graph_node(g, g->updates[k].leaf)->name, d->name) == 0) {
+                t = (struct tensor){.dtype = F64, .rank = 1, .shape = {eval_count(&e, v)}};
+                t.data = e.values[v.id];
             }
         }
         check_output(c, "oracle", d, &t, false);
@@ -190,6 +201,8 @@ static void case_options(const struct field_case *c, struct compile_options *o,
     ck_assert_msg(train_options_parse(train, c->optimizer, c->schedule, &e) == ATOLL_OK, "%s: %s",
                   c->id, e.text);
     train->max_norm = c->max_norm;
+    train->accumulate = c->accumulate == 0 ? 1 : c->accumulate;
+    train->allows_low_params = c->allows_low;
     train->scaler.is_enabled = c->scale > 0.0;
     train->scaler.init = c->scale > 0.0 ? c->scale : train->scaler.init;
     o->train = train;
@@ -210,7 +223,8 @@ static void check_step(const struct field_case *c, struct runner *r, const char 
     ck_assert_msg(code == ATOLL_OK, "%s, %s: %s", c->id, how, e.text);
     for (uint32_t i = 0; is_last && i < CASE_DATA && c->outputs[i].name != NULL; i++) {
         struct tensor t = runner_output(r, c->outputs[i].name);
-        check_output(c, how, &c->outputs[i], &t, true);
+        struct tensor *leaf = runner_leaf(r, c->outputs[i].name);
+        check_output(c, how, &c->outputs[i], t.data == NULL && leaf != NULL ? leaf : &t, true);
     }
 }
 
@@ -231,11 +245,13 @@ static void check_run(const struct field_case *c, const struct graph *g, bool is
     }
     ck_assert_msg(code == ATOLL_OK, "%s, %s: %s", c->id, how, e.text);
     check_note(c, &r.compiled.notes);
-    for (uint32_t i = 0; i < CASE_DATA && c->inputs[i].name != NULL; i++) {
-        set_leaf(&r, c, &c->inputs[i]);
-    }
     uint32_t steps = c->steps == 0 ? 1 : c->steps;
     for (uint32_t k = 0; k < steps; k++) {
+        for (uint32_t i = 0; i < CASE_DATA && c->inputs[i].name != NULL; i++) {
+            if (k == 0 || c->inputs[i].is_series) {
+                set_leaf(&r, c, &c->inputs[i], k);
+            }
+        }
         if (is_eager && !c->skips_oracle && c->error == NULL && k + 1 == steps) {
             check_oracle(c, &r);
         }
