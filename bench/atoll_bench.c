@@ -145,7 +145,7 @@ static void bench_step(const char *name, const char *text, const char *policy, i
            "\"cold_compile_s\": %.3f, "
            "\"warm_compile_s\": %.4f, \"kernels\": %u, \"launches\": %u},\n",
            name, policy, tf * 1e6, ts * 1e6, ts / tf, cold, from_disk, fused.compiled.n_kernels,
-           fused.compiled.program.n_launches);
+           program_calls(&fused.compiled.program));
     runner_free(&fused);
     runner_free(&eager);
     graph_destroy(g);
@@ -206,7 +206,7 @@ static void bench_kernel(const char *name, const char *text, double bytes, int64
     double speed = bytes / median(times, REPEATS), triad = median(triads, REPEATS);
     printf("  \"%s\": {\"gb_per_s\": %.1f, \"triad_gb_per_s\": %.1f, \"share_of_triad\": %.3f, "
            "\"launches\": %u}%s\n",
-           name, speed / 1e9, triad / 1e9, speed / triad, r.compiled.program.n_launches, end);
+           name, speed / 1e9, triad / 1e9, speed / triad, program_calls(&r.compiled.program), end);
     runner_free(&r);
     graph_destroy(g);
 }
@@ -226,7 +226,7 @@ static void bench_dispatch(void)
         times[i] = time_steps(&r, 20000);
     }
     printf("  \"dispatch\": {\"us\": %.3f, \"launches\": %u},\n", median(times, REPEATS) * 1e6,
-           r.compiled.program.n_launches);
+           program_calls(&r.compiled.program));
     runner_free(&r);
     graph_destroy(g);
 }

@@ -315,12 +315,14 @@ static void emit_plain_loop(struct row_emitter *r, uint32_t phase, const char *i
 {
     struct text *t = r->t;
     if (r->k->is_flat) {
-        text_add(t, "#pragma omp parallel for schedule(static) if (n > 32768)\n"
-                    "    for (int64_t lo = 0; lo < n; lo += 8192) {\n"
-                    "        const int64_t hi = lo + 8192 < n ? lo + 8192 : n;\n#pragma omp simd\n"
-                    "        for (int64_t i = lo; i < hi; i++) {\n");
+        bool is_part = r->k->n_phases == 1; /* the caller deals out the blocks */
+        text_add(t, "%s#pragma omp simd\n        for (int64_t i = lo; i < hi; i++) {\n",
+                 is_part ? ""
+                         : "#pragma omp parallel for schedule(static) if (n > 32768)\n"
+                           "    for (int64_t lo = 0; lo < n; lo += 8192) {\n"
+                           "        const int64_t hi = lo + 8192 < n ? lo + 8192 : n;\n");
         emit_body(r, phase, "            ", "");
-        text_add(t, "        }\n    }\n");
+        text_add(t, "        }\n%s", is_part ? "" : "    }\n");
         return;
     }
     text_add(t, "#pragma omp simd\n%sfor (int64_t i = 0; i < K; i++) {\n", indent);

@@ -336,7 +336,9 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
 {
     const struct launch *l = &s->p->launches[i];
     if (l->kind == LAUNCH_KERNEL) {
-        l->fn(args, s->symbols, s->flat[i]);
+        if (l->count > 0) {
+            l->fn(args, s->symbols, &s->flat[i], l->count);
+        }
         return ATOLL_OK;
     }
     if (l->kind == LAUNCH_CONTRACTION) {

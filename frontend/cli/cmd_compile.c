@@ -61,7 +61,7 @@ static status build(struct job *j, const char *model, const char *output, bool i
                                      "\"seconds\": %.3f, \"from_cache\": %d}\n"
                                    : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
                                      "bytes, %.2f s (from cache: %d)\n";
-        printf(form, output, r.compiled.n_kernels, r.compiled.program.n_launches,
+        printf(form, output, r.compiled.n_kernels, program_calls(&r.compiled.program),
                session_peak_bytes(r.session), session_leaf_bytes(r.session), seconds_now() - start,
                r.compiled.is_from_cache);
     }

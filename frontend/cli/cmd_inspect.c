@@ -85,11 +85,18 @@ static status inspect_plan(const char *path, struct error *e)
     struct plan_file p;
     TRY(plan_read(path, false, &p, e));
     printf("%s", p.about);
-    printf("launches %u\nstate_bytes %zu\n", p.program.n_launches, p.state_size);
+    printf("launches %u\nstate_bytes %zu\n", program_calls(&p.program), p.state_size);
     for (uint32_t i = 0; i < p.program.n_launches; i++) {
         const struct launch *l = &p.program.launches[i];
         const struct node *n = graph_node(p.graph, l->node);
-        printf("%3u %s\n", i, l->kind == LAUNCH_KERNEL ? l->symbol : op_info[n->op].name);
+        if (l->count == 0) {
+            continue;
+        }
+        printf("%3u %s", i, l->kind == LAUNCH_KERNEL ? l->symbol : op_info[n->op].name);
+        if (l->count > 1) {
+            printf(" over %u tensors", l->count);
+        }
+        printf("\n");
     }
     show_graph(p.graph, false);
     plan_file_close(&p);
