@@ -165,7 +165,16 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     uint32_t n = write_units(c, unique, units);
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
-    return cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library, &c->is_from_cache, e);
+    struct error warning = {0};
+    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
+                                 &c->is_from_cache, &warning, e);
+    if (warning.code != ATOLL_OK) {
+        note_add(&c->notes, "cache", "", "%s", warning.text);
+        if (o->warn != NULL) {
+            o->warn(o->warn_context, warning.text);
+        }
+    }
+    return code;
 }
 
 static void *find_kernel(void *context, const char *symbol)

@@ -64,12 +64,22 @@ refused 2 'unknown command' "$atoll" trane
 refused 4 "cannot be started" env ATOLL_CC=/nonexistent "$atoll" compile "$model" --policy bf16 -o "$work/x.plan"
 refused 3 'x.plan: cannot be written: No such file' "$atoll" compile "$model" -o /proc/no_such_directory/x.plan
 
-# A cache that cannot be used costs time only.
-ATOLL_CACHE=/proc/none "$atoll" compile "$model" --policy bf16 -o "$work/y.plan" >/dev/null || failed=1
+# A cache that cannot be used costs time only, and is warned of once.
+warned() { # PATTERN
+    if [ "$(wc -l <"$work/err")" -ne 1 ] || ! grep -qE -- "$1" "$work/err"; then
+        echo "expected one warning like '$1', found: $(cat "$work/err")"
+        failed=1
+    fi
+}
+ATOLL_CACHE=/proc/none "$atoll" compile "$model" --policy bf16 -o "$work/y.plan" >/dev/null 2>"$work/err" || failed=1
+warned 'warning: cache /proc/none cannot be written'
+ATOLL_CACHE=/proc/none "$atoll" compare "$model" --data "$digits" --policies fp32,bf16 --epochs 1 >/dev/null 2>"$work/err" || failed=1
+warned 'warning: cache /proc/none cannot be written'
 for entry in "$work"/cache/*.kernels; do
     flip "$entry" 300
 done
-"$atoll" compile "$model" -o "$work/z.plan" >/dev/null || failed=1
+"$atoll" compile "$model" -o "$work/z.plan" >/dev/null 2>"$work/err" || failed=1
+warned 'warning: cache entry .*kernels: .*; compiled again'
 cmp "$work/good.plan" "$work/z.plan" || failed=1
 [ $failed -eq 0 ] && echo "every broken input got its line and its exit code"
 exit $failed
