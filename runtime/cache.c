@@ -113,8 +113,11 @@ static void store_entry(const char *directory, const char *path, const void *byt
     struct error reason = {0};
     make_directories(directory);
     if (container_write(path, "kernels", &s, 1, &reason) != ATOLL_OK) {
-        fail(warning, ATOLL_IO, "cache %s cannot be written, so kernels are compiled each time: %s",
-             directory, reason.text);
+        size_t length = strlen(path); /* the directory says it: one warning, not one an entry */
+        bool is_named = strncmp(reason.text, path, length) == 0 && reason.text[length] == ':';
+        fail(warning, ATOLL_IO,
+             "cache %.600s: it cannot be used, so kernels are compiled each time%s", directory,
+             is_named ? reason.text + length : "");
     }
 }
 
