@@ -355,16 +355,36 @@ static void sgd(struct step *s)
     }
 }
 
+/* p (1 - lr c) - lr sign(m + (1-b1)(g-m)), then m + (1-b2)(g-m): the sign looks further towards the
+ * new gradient than the moment goes (Chen and others, "Symbolic discovery of optimization
+ * algorithms", 2023). */
+static void lion(struct step *s)
+{
+    value beta1 = scalar(s, OP_scalar, "beta1", F64, s->o->beta1);
+    value beta2 = scalar(s, OP_scalar, "beta2", F64, s->o->beta2), shrink = {0};
+    if (s->o->weight_decay != 0.0) {
+        value decay = scalar(s, OP_scalar, "weight_decay", F64, s->o->weight_decay);
+        shrink = op2(s, OP_mul, s->rate, decay);
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        value p = s->params[i], g = s->grads[i], old = moment(s, i, "opt.m");
+        p = shrink.id != 0 ? decayed(s, p, p, shrink, true) : p;
+        value way = graph_op1(s->g, OP_sign, graph_op3(s->g, OP_adam_exp_avg, old, g, beta1));
+        keep(s, old, graph_op3(s->g, OP_adam_exp_avg, old, g, beta2));
+        keep(s, s->params[i], graph_op3(s->g, OP_sgd_update, p, way, s->rate));
+    }
+}
+
 static void optimize(struct step *s)
 {
+    void (*const kinds[])(struct step *) = {[OPTIMIZER_ADAMW] = adam,
+                                            [OPTIMIZER_ADAM] = adam,
+                                            [OPTIMIZER_SGD] = sgd,
+                                            [OPTIMIZER_LION] = lion};
     for (uint32_t i = 0; s->o->is_maximize && i < s->n; i++) {
         s->grads[i] = graph_op1(s->g, OP_neg, s->grads[i]);
     }
-    if (s->o->optimizer == OPTIMIZER_SGD) {
-        sgd(s);
-    } else {
-        adam(s);
-    }
+    kinds[s->o->optimizer](s);
     keep(s, s->count, op2(s, OP_add, s->count, number(s, 1.0)));
 }
 

@@ -11,7 +11,7 @@
 static const struct option options[] = {
     {"policy", "P", "precision policy (default fp32)"},
     {"shape", "n=64", "fix symbols to numbers"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
+    {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},

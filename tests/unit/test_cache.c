@@ -234,8 +234,10 @@ START_TEST(fc106_unwritable_directory)
     replace_by_text(path);
     snprintf(path, sizeof path, "%s/file/cache", directory); /* below a file: for root too */
     ck_assert(run_17(path, &is_hit) == 17.0 && !is_hit);
-    ck_assert_msg(warned.n == 1 && strstr(warned.text, "kernels are compiled each time: cannot be written") != NULL, "%u: %s",
-                  warned.n, warned.text);
+    ck_assert_msg(warned.n == 1 &&
+                      strstr(warned.text, "kernels are compiled each time: cannot be written") !=
+                          NULL,
+                  "%u: %s", warned.n, warned.text);
 }
 END_TEST
 
