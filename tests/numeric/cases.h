@@ -18,6 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wmissing-field-initializers" /* a row names what it needs */
+#endif
+
 enum { CASE_VALUES = 34, CASE_DATA = 9 };
 #define NOT ((double)NAN)
 #define INF ((double)INFINITY)

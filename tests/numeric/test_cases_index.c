@@ -1,5 +1,9 @@
 /* Field cases of indices, views and broadcasts, and of the index check. See cases.h. */
+#include "atoll/plan.h"
+#include "ir/print.h"
 #include "tests/numeric/cases.h"
+
+#include <unistd.h>
 
 #define EMBED                                                                                      \
     "graph @g(%w: f32[4,2] param, %i: i64[2,3] input) {\n"                                         \
@@ -152,6 +156,54 @@ START_TEST(fc069_shapes)
 }
 END_TEST
 
+/* A plan holds the checks of the model that it was made of. */
+START_TEST(fc062_in_a_plan)
+{
+    char path[] = "/tmp/atoll-index-XXXXXX";
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    int64_t labels[2] = {0, 3}, shape[] = {2, 4};
+    struct error e = {0};
+    struct runner r = {0};
+    struct compiled passes;
+    struct train_options train = train_options_default();
+    struct compile_options o = {.is_eager = true, .train = &train};
+    struct arena scratch = {0};
+    struct text t = {.arena = &scratch};
+    struct graph *g = graph_parse(LABELS, strlen(LABELS), "FC062", &e);
+    ck_assert_msg(g != NULL && compile_graph(g, &o, &passes, &e) == ATOLL_OK, "%s", e.text);
+    graph_print(passes.primitive, &t, NULL);
+    struct graph *primitive = graph_parse(t.data, t.length, "FC062", &e);
+    o.is_eager = false;
+    int fd = mkstemp(path);
+    ck_assert(fd >= 0 && close(fd) == 0);
+    ck_assert_msg(compile_primitive(primitive, &o, &r.compiled, &e) == ATOLL_OK &&
+                      runner_from(&r, 1, &e) == ATOLL_OK &&
+                      runner_write_plan(&r, path, "FC062\n", &e) == ATOLL_OK,
+                  "%s", e.text);
+    atoll_plan *plan = NULL;
+    atoll_view w;
+    atoll_error error = {0};
+    ck_assert_msg(atoll_plan_open(path, &plan, &error) == ATOLL_OK, "%s", error.text);
+    ck_assert(atoll_plan_bind(plan, "x", x, shape, 2, &error) == ATOLL_OK);
+    ck_assert(atoll_plan_bind(plan, "t", labels, shape, 1, &error) == ATOLL_OK);
+    ck_assert(atoll_plan_state(plan, "w", &w, &error) == ATOLL_OK);
+    uint64_t before = hash_bytes(w.data, w.bytes, 0);
+    ck_assert_int_eq(atoll_plan_step(plan, &error), ATOLL_DATA);
+    ck_assert_msg(strstr(error.text, "index 3 at [1] of %t is outside [0,3)") != NULL, "%s",
+                  error.text);
+    ck_assert(hash_bytes(w.data, w.bytes, 0) == before);
+    labels[1] = 2; /* the caller's memory: put right, the step goes */
+    ck_assert(atoll_plan_step(plan, NULL) == ATOLL_OK);
+    ck_assert(hash_bytes(w.data, w.bytes, 0) != before);
+    atoll_plan_close(plan);
+    unlink(path);
+    runner_free(&r);
+    compiled_free(&passes);
+    graph_destroy(g);
+    arena_free(&scratch);
+}
+END_TEST
+
 static const char *const own_transposes[] = {
     "graph @g(%m: f32[3,3] state, %v: f32[5] state, %big: f32[400,5,5] state) {\n"
     "%t = transpose(%m)\n%m1 = mul(%t, 1.0)\n"
@@ -197,6 +249,7 @@ END_TEST
 static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, field_case, 0, ARRAY_LEN(cases));
+    tcase_add_test(tc, fc062_in_a_plan);
     tcase_add_test(tc, fc069_shapes);
     tcase_add_loop_test(tc, fc067_update_by_itself, 0, 2 * ARRAY_LEN(own_transposes));
 }
