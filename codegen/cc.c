@@ -15,9 +15,19 @@
 
 extern char **environ;
 
+/* Compilers take half of a 512-bit processor's width by default; rows of arithmetic want all. */
+#if defined(__x86_64__)
+#define VECTOR_WIDTH "-mprefer-vector-width=512"
+#else
+#define VECTOR_WIDTH "-fno-plt"
+#endif
+
 /* -fno-trapping-math and -fno-math-errno change no value; they let comparisons and square roots
- * vectorise. */
+ * vectorise. -O2 with the vectoriser makes the same loops as -O3 in two thirds of the time: the
+ * prelude's functions are always inlined. */
 static const char *const flags[] = {"-std=c17",
+                                    "-ftree-vectorize",
+                                    "-fvect-cost-model=dynamic",
                                     "-ffp-contract=off",
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
@@ -25,12 +35,14 @@ static const char *const flags[] = {"-std=c17",
                                     "-fPIC",
                                     "-w",
                                     "-fno-ident",
-                                    "-fno-stack-protector"};
+                                    "-fno-stack-protector",
+                                    VECTOR_WIDTH};
 enum { MAX_UNITS = 16 };
 
 const char *cc_flags(void)
 {
-    return "-std=c17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp -fPIC";
+    return "-std=c17 -O2 -ftree-vectorize -fvect-cost-model=dynamic -ffp-contract=off "
+           "-fno-math-errno -fno-trapping-math -fopenmp -fPIC " VECTOR_WIDTH;
 }
 
 static status spawn_compiler(const char *const *args, const char *log, pid_t *pid, struct error *e)
@@ -178,7 +190,7 @@ status cc_compile(const struct cc_options *o, const char *const *units, const si
     snprintf(march, sizeof march, "-march=%s", o != NULL && o->march != NULL ? o->march : "native");
     b->compiler = o != NULL && o->compiler != NULL ? o->compiler : "cc";
     b->march = march;
-    b->optimise = o != NULL && o->optimise != NULL ? o->optimise : "-O3";
+    b->optimise = o != NULL && o->optimise != NULL ? o->optimise : "-O2";
     snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX",
              o != NULL && o->temporary != NULL ? o->temporary : "/tmp");
     status code = n <= MAX_UNITS ? ATOLL_OK : fail(e, ATOLL_INTERNAL, "over %d units", MAX_UNITS);

@@ -67,7 +67,7 @@ void emit_decode(struct text *t, const struct kernel *k, uint32_t from, uint32_t
     }
 }
 
-static void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
+void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
 {
     bool is_first = m->offset.factor == 0;
     if (!is_first) {
@@ -274,8 +274,8 @@ static void emit_helper(struct text *t, enum op op, enum dtype compute)
     const struct op_row *row = &op_info[op];
     uint32_t n = row->kind == REDUCTION ? 2 : row->max_operands;
     const char *type = emit_type(compute);
-    text_add(t, "static inline %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type,
-             row->name, emit_suffix(compute), op == OP_where ? "int32_t" : type);
+    text_add(t, "A_FN %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type, row->name,
+             emit_suffix(compute), op == OP_where ? "int32_t" : type);
     if (n > 1) {
         text_add(t, ", %s b", type);
     }
@@ -346,7 +346,7 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
         "#define A_INF_F32 __builtin_inff()\n#define A_INF_F64 __builtin_inf()\n"
         "#define A_NAN_F32 __builtin_nanf(\"\")\n#define A_NAN_F64 __builtin_nan(\"\")\n");
     text_add(t, "%s\n%s\n%s\n", prelude_convert, prelude_math, prelude_philox);
-    text_add(t, "static inline float normal_at(uint64_t seed, uint64_t stream, uint64_t i)\n{\n"
+    text_add(t, "A_FN float normal_at(uint64_t seed, uint64_t stream, uint64_t i)\n{\n"
                 "    return normal_f32(random_u32(seed, stream, 2 * i), random_u32(seed, stream, 2 "
                 "* i + 1));\n}\n");
     for (uint32_t c = 0; c < ARRAY_LEN(computes); c++) {

@@ -250,6 +250,31 @@ static void emit_lines(struct row_emitter *r, uint32_t phase, enum line line, co
     }
 }
 
+/* While a row is worked on from the cache, the next one is fetched: its loads stand a row further.
+ * Only long static rows, one line of memory each, gain by it. */
+static void emit_prefetch(struct row_emitter *r, uint32_t phase, const char *indent)
+{
+    const struct kernel *k = r->k;
+    if (phase != 1 || k->is_flat || k->rank != 2 || k->n_axes != 1 || r->length < 2 * LANES) {
+        return;
+    }
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        const struct inst *inst = &k->insts[i];
+        if (inst->kind != INST_LOAD || inst->is_row || inst->ready > 0 ||
+            !dim_is(inst->map.stride[1], 1) || inst->map.stride[0].factor == 0) {
+            continue;
+        }
+        text_add(r->t,
+                 "%s    for (int q = 0; q < %u; q += %u) { const int64_t x1 = b + q; "
+                 "__builtin_prefetch(&p%u[",
+                 indent, lanes_of(r), 64 / dtype_info[inst->dtype].bytes, inst->arg);
+        emit_index(r->t, k, &inst->map);
+        text_add(r->t, "] + ");
+        emit_dim(r->t, k, inst->map.stride[0]);
+        text_add(r->t, "); }\n");
+    }
+}
+
 /* The 128-lane walk over elements [lo, hi). */
 static void emit_lane_loop(struct row_emitter *r, uint32_t phase, const char *lo, const char *hi,
                            const char *indent)
@@ -257,6 +282,7 @@ static void emit_lane_loop(struct row_emitter *r, uint32_t phase, const char *lo
     text_add(r->t, "%sfor (int64_t b = %s; b < %s; b += %u) {\n", indent, lo, hi, lanes_of(r));
     text_add(r->t, "%s    const int m = %s - b < %u ? (int)(%s - b) : %u;\n", indent, hi,
              lanes_of(r), hi, lanes_of(r));
+    emit_prefetch(r, phase, indent);
     text_add(r->t,
              "#pragma omp simd\n%s    for (int l = 0; l < m; l++) {\n%s        const int64_t i = b "
              "+ l;\n",

@@ -127,7 +127,7 @@ static uint64_t key_of(const struct cc_options *o, const char *const *units, con
     uint64_t key = hash_text(cc_flags(), 1);
     key = processor_hash(compiler_hash(o->compiler != NULL ? o->compiler : "cc", key));
     key = hash_text(o->march != NULL ? o->march : "native", key);
-    key = hash_text(o->optimise != NULL ? o->optimise : "-O3", key);
+    key = hash_text(o->optimise != NULL ? o->optimise : "-O2", key);
     for (uint32_t i = 0; i < n; i++) {
         key = hash_bytes(units[i], sizes[i], key);
     }
