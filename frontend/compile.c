@@ -34,6 +34,22 @@ static const struct stage PIPELINE[] = {
     {.name = "simplify", .pass = simplify_pass},
 };
 
+static bool is_run(const struct stage *s, const struct compile_options *o)
+{
+    return !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
+           !(s->needs_gradients && !o->wants_gradients);
+}
+
+const char *compile_pass_name(const struct compile_options *o, uint32_t i)
+{
+    for (uint32_t at = 0; at < ARRAY_LEN(PIPELINE); at++) {
+        if (is_run(&PIPELINE[at], o) && i-- == 0) {
+            return PIPELINE[at].name;
+        }
+    }
+    return NULL;
+}
+
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
 {
     if (o->dump != NULL) {
@@ -53,9 +69,7 @@ static status run_passes(const struct graph *model, const struct compile_options
     struct graph *now_graph = NULL;
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
-        bool lacks_policy = s->needs_policy && o->policy == NULL;
-        bool lacks_train = s->needs_train && o->train == NULL;
-        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients)) {
+        if (!is_run(s, o)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
@@ -69,7 +83,9 @@ static status run_passes(const struct graph *model, const struct compile_options
         }
         now_graph = next;
         if (code != ATOLL_OK) {
-            fail(e, code, "%s: %s", s->name, next->error.text);
+            bool is_named = strncmp(next->error.text, s->name, strlen(s->name)) == 0;
+            fail(e, code, "%s%s%s", is_named ? "" : s->name, is_named ? "" : ": ",
+                 next->error.text);
             graph_destroy(next);
             return code;
         }

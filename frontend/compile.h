@@ -42,6 +42,8 @@ struct compiled {
     bool is_from_cache;
 };
 
+/* The name of the i-th pass that these options run; NULL behind the last. */
+const char *compile_pass_name(const struct compile_options *o, uint32_t i);
 /* out is zeroed first; compiled_free it in either case. */
 status compile_graph(const struct graph *model, const struct compile_options *o,
                      struct compiled *out, struct error *e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void context_read(struct context *c)
 {
@@ -38,7 +39,7 @@ static void warn_once(void *context, const char *text)
     }
 }
 
-void context_apply(struct context *c, struct compile_options *o)
+status context_apply(struct context *c, struct compile_options *o, struct error *e)
 {
     o->warn = warn_once;
     o->warn_context = c;
@@ -57,10 +58,15 @@ void context_apply(struct context *c, struct compile_options *o)
     }
     if (c->dump != NULL && c->dump[0] != '\0') {
         mkdir(c->dump, 0777);
+        if (access(c->dump, W_OK | X_OK) != 0) {
+            return fail(e, ATOLL_IO, "ATOLL_DUMP: %s is no directory that can be written: %s",
+                        c->dump, strerror(errno));
+        }
         c->n_dumped = 0;
         o->dump = dump_stage;
         o->dump_context = c;
     }
+    return ATOLL_OK;
 }
 
 void context_help(struct text *t)

@@ -16,8 +16,8 @@ struct context {
 
 void context_read(struct context *c);
 /* Compiler, cache, warnings (on stderr) and dumping of a compilation as the environment asks for.
- */
-void context_apply(struct context *c, struct compile_options *o);
+ * IO when ATOLL_DUMP is no directory that can be written. */
+status context_apply(struct context *c, struct compile_options *o, struct error *e);
 /* One line a knob, into t. */
 void context_help(struct text *t);
 

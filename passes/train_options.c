@@ -71,6 +71,7 @@ static const struct key keys[] = {
     {"warmup", "end", KEY_REAL, true, AT(schedule.warmup_end)},
 };
 #undef AT
+_Static_assert(ARRAY_LEN(keys) <= 64, "a bit for each key");
 
 static const char *key_list(const char *form, struct arena *a)
 {
@@ -140,6 +141,7 @@ static status parse_form(struct train_options *o, const char *form, char *words,
                          struct error *e)
 {
     uint32_t position = 0;
+    uint64_t seen = 0; /* by place in keys */
     while (words != NULL) {
         char *word = words, *comma = strchr(word, ',');
         words = comma == NULL ? NULL : comma + 1;
@@ -153,6 +155,11 @@ static status parse_form(struct train_options *o, const char *form, char *words,
             return fail(e, ATOLL_USAGE, "%s: '%s' is not one of its settings; it has: %s", form,
                         word, key_list(form, a));
         }
+        uint64_t bit = UINT64_C(1) << (k - keys);
+        if ((seen & bit) != 0) {
+            return fail(e, ATOLL_USAGE, "%s: %s is given twice", form, k->name);
+        }
+        seen |= bit;
         bool is_flag = k->type == KEY_FLAG && equal == NULL;
         position += equal == NULL && !is_flag ? 1U : 0U;
         TRY(set_key(o, k, equal != NULL ? equal + 1 : is_flag ? NULL : word, e));

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "runtime/file.h"
 
 static const struct option options[] = {
     {"policy", "P",
@@ -34,6 +35,28 @@ static status reread(const struct graph *g, struct graph **out, struct error *e)
     return *out != NULL ? ATOLL_OK : e->code;
 }
 
+static void print_built(const struct runner *r, const char *output, double seconds, bool is_json)
+{
+    struct json j;
+    if (!is_json) {
+        printf("%s: %u kernels, %u launches, peak %zu bytes, state %zu bytes, %.2f s (from cache: "
+               "%d)\n",
+               output, r->compiled.n_kernels, program_calls(&r->compiled.program),
+               session_peak_bytes(r->session), session_leaf_bytes(r->session), seconds,
+               r->compiled.is_from_cache);
+        return;
+    }
+    json_open(&j);
+    json_text(&j, "plan", output);
+    json_whole(&j, "kernels", r->compiled.n_kernels);
+    json_whole(&j, "launches", program_calls(&r->compiled.program));
+    json_whole(&j, "peak_bytes", session_peak_bytes(r->session));
+    json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
+    json_real(&j, "seconds", seconds, 4);
+    json_truth(&j, "from_cache", r->compiled.is_from_cache);
+    json_close("\n");
+}
+
 static status build(struct job *j, const char *model, const char *output, bool is_json,
                     struct error *e)
 {
@@ -42,12 +65,12 @@ static status build(struct job *j, const char *model, const char *output, bool i
     struct graph *primitive = NULL;
     double start = seconds_now();
     j->compile.is_eager = true;
-    status code = compile_graph(j->model, &j->compile, &passes, e);
+    status code = of_model(compile_graph(j->model, &j->compile, &passes, e), e);
     code = code == ATOLL_OK ? reread(passes.primitive, &primitive, e) : code;
     compiled_free(&passes);
     j->compile.is_eager = false;
     code = code == ATOLL_OK ? compile_primitive(primitive, &j->compile, &r.compiled, e) : code;
-    code = code == ATOLL_OK ? runner_from(&r, j->seed, e) : code;
+    code = code == ATOLL_OK ? of_model(runner_from(&r, j->seed, e), e) : code;
     if (code == ATOLL_OK) {
         char about[600];
         snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",
@@ -57,14 +80,7 @@ static status build(struct job *j, const char *model, const char *output, bool i
         code = runner_write_plan(&r, output, about, e);
     }
     if (code == ATOLL_OK) {
-        const char *form = is_json ? "{\"plan\": \"%s\", \"kernels\": %u, \"launches\": %u, "
-                                     "\"peak_bytes\": %zu, \"state_bytes\": %zu, "
-                                     "\"seconds\": %.3f, \"from_cache\": %d}\n"
-                                   : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
-                                     "bytes, %.2f s (from cache: %d)\n";
-        printf(form, output, r.compiled.n_kernels, program_calls(&r.compiled.program),
-               session_peak_bytes(r.session), session_leaf_bytes(r.session), seconds_now() - start,
-               r.compiled.is_from_cache);
+        print_built(&r, output, seconds_now() - start, is_json);
     }
     runner_free(&r);
     return code;
@@ -74,12 +90,12 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
 {
     struct job j;
     const char *output = argument(a, "output", "step.plan");
-    if (a->n_positional == 3 && strcmp(a->positional[1], "-o") == 0) {
-        output = a->positional[2];
-    } else if (a->n_positional != 1) {
+    if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE,
                     "expected one MODEL; hint: atoll compile MODEL --policy bf16 -o step.plan");
     }
+    TRY(not_a_plan(a->positional[0], e));
+    TRY(file_probe(output, e));
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     if (argument_flag(a, "forward")) {

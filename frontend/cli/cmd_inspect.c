@@ -11,7 +11,7 @@
 static const struct option options[] = {
     {"policy", "P", "precision policy (default fp32)"},
     {"shape", "n=64", "fix symbols to numbers"},
-    {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
+    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
@@ -20,8 +20,8 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: simplify, index_checks, autocast, islands, train_step, "
-     "decompose"},
+     "print the graph after a pass: simplify (first and last), index_checks, autocast, "
+     "islands, lint, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL, "print the fusion groups in launch order"},
     {"notes", NULL, "print what the passes decided and why"},
@@ -103,6 +103,24 @@ static status inspect_plan(const char *path, struct error *e)
     return ATOLL_OK;
 }
 
+/* --after names a pass that these options run. */
+static status check_after(const char *after, const struct compile_options *o, struct arena *a,
+                          struct error *e)
+{
+    struct text names = {.arena = a};
+    const char *name;
+    for (uint32_t i = 0; (name = compile_pass_name(o, i)) != NULL; i++) {
+        if (after == NULL || strcmp(after, name) == 0) {
+            return ATOLL_OK;
+        }
+        if (names.data == NULL || strstr(names.data, name) == NULL) {
+            text_add(&names, "%s%s", i > 0 ? ", " : "", name);
+        }
+    }
+    return fail(e, ATOLL_USAGE, "--after %s: expected a pass that runs here: %s", after,
+                names.data);
+}
+
 static status inspect_model(const struct arguments *a, struct context *c, struct error *e)
 {
     struct job j;
@@ -111,14 +129,16 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     bool needs_kernels = wanted.wants_kernels || argument_flag(a, "groups");
+    bool is_dot = argument_flag(a, "dot");
     bool is_plain = wanted.after == NULL && !needs_kernels && !argument_flag(a, "notes");
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
+    code = code == ATOLL_OK ? check_after(wanted.after, &j.compile, &j.arena, e) : code;
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
     j.compile.is_eager = !needs_kernels;
-    code = code == ATOLL_OK ? compile_graph(j.model, &j.compile, &compiled, e) : code;
+    code = code == ATOLL_OK ? of_model(compile_graph(j.model, &j.compile, &compiled, e), e) : code;
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);
@@ -126,8 +146,8 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
         if (argument_flag(a, "notes")) {
             show_notes(&compiled.notes);
         }
-        if (is_plain) {
-            show_graph(compiled.step != NULL ? compiled.step : j.model, argument_flag(a, "dot"));
+        if (is_plain || is_dot) {
+            show_graph(compiled.step != NULL ? compiled.step : j.model, is_dot);
         }
     }
     compiled_free(&compiled);
@@ -140,9 +160,14 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE, "expected one MODEL or PLAN");
     }
-    size_t n = strlen(a->positional[0]);
-    bool is_plan = n > 5 && strcmp(a->positional[0] + n - 5, ".plan") == 0;
-    return is_plan ? inspect_plan(a->positional[0], e) : inspect_model(a, c, e);
+    if (!is_plan_name(a->positional[0])) {
+        return inspect_model(a, c, e);
+    }
+    TRY(argument_only(a, "",
+                      "a plan is compiled already: inspect a plan without options, or its "
+                      "model",
+                      e));
+    return inspect_plan(a->positional[0], e);
 }
 
 const struct command command_inspect = {

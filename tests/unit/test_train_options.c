@@ -48,6 +48,7 @@ static const struct {
     {"lion,eps=1e-8", NULL, "'eps=1e-8' is not one of its settings"},
     {"sgd,nesterov", NULL, "for nesterov"},
     {"adam,beta1=1", NULL, "beta1 is 1"},
+    {"adamw,lr=1,lr=2", NULL, "lr is given twice"},
     {"adam", "linear,5", "schedule 'linear' is unknown"},
     {"adam", "step", "step needs its length"},
     {"adam", "step,0.5", "whole number of steps"},
