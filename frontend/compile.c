@@ -24,8 +24,10 @@ struct stage {
 
 static const struct stage PIPELINE[] = {
     {.name = "simplify", .pass = simplify_pass},
+    {.name = "index_checks", .pass = index_checks_pass},
     {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
     {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "lint", .pass = lint_pass},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "decompose", .pass = decompose_pass},
@@ -179,7 +181,16 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     uint32_t n = write_units(c, unique, units);
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
-    return cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library, &c->is_from_cache, e);
+    struct error warning = {0};
+    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
+                                 &c->is_from_cache, &warning, e);
+    if (warning.code != ATOLL_OK) {
+        note_add(&c->notes, "cache", "", "%s", warning.text);
+        if (o->warn != NULL) {
+            o->warn(o->warn_context, warning.text);
+        }
+    }
+    return code;
 }
 
 static void *find_kernel(void *context, const char *symbol)

@@ -22,6 +22,8 @@ struct compile_options {
     void (*dump)(void *context, const char *name,
                  const char *text); /* each stage's text, or NULL */
     void *dump_context;
+    void (*warn)(void *context, const char *text); /* one line about what went another way */
+    void *warn_context;
 };
 
 struct compiled {

@@ -29,8 +29,20 @@ static void dump_stage(void *context, const char *name, const char *text)
     }
 }
 
+static void warn_once(void *context, const char *text)
+{
+    struct context *c = context;
+    uint64_t hash = hash_text(text, 0);
+    if (hash != c->warned) {
+        fprintf(stderr, "atoll: warning: %s\n", text);
+        c->warned = hash;
+    }
+}
+
 status context_apply(struct context *c, struct compile_options *o, struct error *e)
 {
+    o->warn = warn_once;
+    o->warn_context = c;
     o->cc.compiler = c->cc != NULL && c->cc[0] != '\0' ? c->cc : NULL;
     o->cc.temporary = c->temporary != NULL && c->temporary[0] != '\0' ? c->temporary : NULL;
     if (c->cache == NULL) {

@@ -48,6 +48,13 @@ void graph_finish(struct graph *out, const struct graph *in, const value *map)
     for (uint32_t i = 0; i < in->n_updates; i++) {
         graph_update(out, map[in->updates[i].leaf.id], map[in->updates[i].next.id]);
     }
+    for (uint32_t i = 0; i < in->n_checks; i++) {
+        struct index_check c = in->checks[i];
+        c.index = map[c.index.id];
+        if (c.index.id != 0) {
+            graph_check(out, &c);
+        }
+    }
 }
 
 uint8_t graph_symbol(struct graph *g, const char *name)
@@ -443,6 +450,10 @@ struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, st
         map[i] = graph_copy(out, &n, operands);
     }
     graph_finish(out, g, map);
+    for (uint32_t i = 0; i < out->n_checks; i++) {
+        int64_t bound = dim_value(out->checks[i].size, symbol_values);
+        out->checks[i].size = bound >= 0 ? dim_of(bound) : out->checks[i].size;
+    }
     if (out->error.code != ATOLL_OK) {
         fail(e, out->error.code, "%s", out->error.text);
         graph_destroy(out);

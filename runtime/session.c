@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/eager.h"
+#include "runtime/index_check.h"
 
 struct session {
     const struct program *p;
@@ -370,6 +371,11 @@ static void copy_updates(struct session *s)
     }
 }
 
+static struct tensor *lend_leaf(void *context, value leaf)
+{
+    return session_leaf(context, leaf);
+}
+
 status session_step(struct session *s, struct error *e)
 {
     const struct program *p = s->p;
@@ -379,6 +385,7 @@ status session_step(struct session *s, struct error *e)
     if (s->is_dirty) {
         refresh_pointers(s);
     }
+    TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
     for (uint32_t i = 0; i < p->graph->n_outputs; i++) {
         if (p->is_snapshot[i]) {
             memcpy(s->snapshots[i], address_of(s, p->graph->outputs[i].value),

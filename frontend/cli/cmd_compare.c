@@ -12,7 +12,7 @@
 static const struct option options[] = {
     {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},
     {"policies", "LIST", "policies, comma-separated (default fp32,bf16,fp16)"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
+    {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},

@@ -20,8 +20,8 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: simplify (first and last), autocast, islands, train_step, "
-     "decompose"},
+     "print the graph after a pass: simplify (first and last), index_checks, autocast, "
+     "islands, lint, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL, "print the fusion groups in launch order"},
     {"notes", NULL, "print what the passes decided and why"},
