@@ -37,7 +37,7 @@ static const char *const flags[] = {"-std=c17",
                                     "-fno-ident",
                                     "-fno-stack-protector",
                                     VECTOR_WIDTH};
-enum { MAX_UNITS = 16 };
+enum { MAX_UNITS = 16, MAX_TEMPORARY = 1000 };
 
 const char *cc_flags(void)
 {
@@ -131,8 +131,9 @@ static status write_file(const char *path, const char *data, size_t size, struct
 
 struct build {
     const char *compiler, *march, *optimise;
-    char directory[256], log[300];
-    char sources[MAX_UNITS][300], objects[MAX_UNITS][300], library[300];
+    char directory[MAX_TEMPORARY + 24], log[MAX_TEMPORARY + 64];
+    char sources[MAX_UNITS][MAX_TEMPORARY + 64], objects[MAX_UNITS][MAX_TEMPORARY + 64];
+    char library[MAX_TEMPORARY + 64];
 };
 
 static status compile_units(struct build *b, const char *const *units, const size_t *sizes,
@@ -186,6 +187,26 @@ static status link_units(struct build *b, uint32_t n, struct error *e)
     return wait_ok(pid) ? ATOLL_OK : log_failure(b->log, b->compiler, e);
 }
 
+/* Where the compiler's files go, made afresh. */
+static status make_directory(struct build *b, const char *temporary, struct error *e)
+{
+    size_t length = strlen(temporary);
+    if (length > MAX_TEMPORARY) {
+        return fail(e, ATOLL_IO,
+                    "temporary directory '%.40s...' has a name of %zu bytes, expected at most %d; "
+                    "hint: set TMPDIR to a shorter path",
+                    temporary, length, MAX_TEMPORARY);
+    }
+    snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX", temporary);
+    if (mkdtemp(b->directory) == NULL) {
+        return fail(e, ATOLL_IO,
+                    "no temporary directory can be made in %s: %s; hint: set TMPDIR to a directory "
+                    "that can be written",
+                    temporary, strerror(errno));
+    }
+    return ATOLL_OK;
+}
+
 status cc_compile(const struct cc_options *o, const char *const *units, const size_t *sizes,
                   uint32_t n, void **out, size_t *out_size, struct error *e)
 {
@@ -198,18 +219,9 @@ status cc_compile(const struct cc_options *o, const char *const *units, const si
     b->compiler = o != NULL && o->compiler != NULL ? o->compiler : "cc";
     b->march = march;
     b->optimise = o != NULL && o->optimise != NULL ? o->optimise : "-O2";
-    const char *temporary = o != NULL && o->temporary != NULL ? o->temporary : "/tmp";
-    int length = snprintf(b->directory, sizeof b->directory, "%s/atoll-XXXXXX", temporary);
     status code = n <= MAX_UNITS ? ATOLL_OK : fail(e, ATOLL_INTERNAL, "over %d units", MAX_UNITS);
-    if (code == ATOLL_OK && length >= (int)sizeof b->directory) {
-        code = fail(e, ATOLL_IO,
-                    "temporary directory %.60s...: its name has %zu bytes, at most %zu fit; hint: "
-                    "set TMPDIR to a shorter one",
-                    temporary, strlen(temporary), sizeof b->directory - sizeof "/atoll-XXXXXX");
-    }
-    if (code == ATOLL_OK && mkdtemp(b->directory) == NULL) {
-        code = fail(e, ATOLL_IO, "%s: cannot make a temporary directory: %s", b->directory,
-                    strerror(errno));
+    if (code == ATOLL_OK) {
+        code = make_directory(b, o != NULL && o->temporary != NULL ? o->temporary : "/tmp", e);
     }
     if (code != ATOLL_OK) {
         free(b);

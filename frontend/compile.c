@@ -26,8 +26,10 @@ struct stage {
 
 static const struct stage PIPELINE[] = {
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "index_checks", .pass = index_checks_pass},
     {.name = "autocast", .pass = autocast_pass, .needs_policy = true, .is_optional = true},
     {.name = "islands", .pass = islands_pass, .needs_policy = true, .is_optional = true},
+    {.name = "lint", .pass = lint_pass, .is_optional = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "decompose", .pass = decompose_pass},
@@ -66,14 +68,14 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         }
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
-                        "no pass '%.*s'; expected simplify, autocast, islands, autodiff, "
-                        "train_step, decompose or fuse",
+                        "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
+                        "autodiff, train_step, decompose or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
             return fail(e, ATOLL_USAGE,
                         "pass %.*s cannot be left out: no program without it; expected simplify, "
-                        "autocast, islands or fuse",
+                        "autocast, islands, lint or fuse",
                         (int)n, p);
         }
         p += n + (p[n] == ',');
@@ -105,7 +107,7 @@ static void tell(const struct compiled *c, const char *category, struct text *t)
 /* The notes from number `first` on. */
 static void log_notes(const struct compiled *c, uint32_t first)
 {
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     for (uint32_t i = first; c->log != NULL && i < c->notes.n; i++) {
         const struct note *n = &c->notes.items[i];
@@ -121,7 +123,7 @@ static void log_notes(const struct compiled *c, uint32_t first)
 static void log_program(const struct compiled *c, const char *cache)
 {
     static const char *const kinds[] = {"rows", "columns", "contraction", "single"};
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     uint32_t in_place = 0;
     for (uint32_t i = 0; i < c->partition.n_groups; i++) {
@@ -152,10 +154,27 @@ static void log_program(const struct compiled *c, const char *cache)
 
 /* ---- passes ---- */
 
+static bool is_run(const struct stage *s, const struct compile_options *o)
+{
+    return s->pass != NULL && !is_left_out(o, (uint32_t)(s - PIPELINE)) &&
+           !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
+           !(s->needs_gradients && !o->wants_gradients);
+}
+
+const char *compile_pass_name(const struct compile_options *o, uint32_t i)
+{
+    for (uint32_t at = 0; at < ARRAY_LEN(PIPELINE); at++) {
+        if (is_run(&PIPELINE[at], o) && i-- == 0) {
+            return PIPELINE[at].name;
+        }
+    }
+    return NULL;
+}
+
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
 {
     if (o->dump != NULL) {
-        struct arena scratch = SCRATCH;
+        struct arena scratch = SCRATCH_ARENA;
         struct text t = {.arena = &scratch};
         graph_print(g, &t, NULL);
         o->dump(o->dump_context, name, t.data);
@@ -172,10 +191,7 @@ static status run_passes(const struct graph *model, const struct compile_options
     dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
-        bool lacks_policy = s->needs_policy && o->policy == NULL;
-        bool lacks_train = s->needs_train && o->train == NULL;
-        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients) ||
-            s->pass == NULL || is_left_out(o, i)) {
+        if (!is_run(s, o)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
@@ -189,7 +205,9 @@ static status run_passes(const struct graph *model, const struct compile_options
         }
         now_graph = next;
         if (code != ATOLL_OK) {
-            fail(e, code, "%s: %s", s->name, next->error.text);
+            bool is_named = strncmp(next->error.text, s->name, strlen(s->name)) == 0;
+            fail(e, code, "%s%s%s", is_named ? "" : s->name, is_named ? "" : ": ",
+                 next->error.text);
             graph_destroy(next);
             return code;
         }
@@ -285,7 +303,16 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     uint32_t n = write_units(c, unique, units);
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
-    return cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library, &c->is_from_cache, e);
+    struct error warning = {0};
+    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
+                                 &c->is_from_cache, &warning, e);
+    if (warning.code != ATOLL_OK) {
+        note_add(&c->notes, "cache", "", "%s", warning.text);
+        if (o->warn != NULL) {
+            o->warn(o->warn_context, warning.text);
+        }
+    }
+    return code;
 }
 
 static void *find_kernel(void *context, const char *symbol)

@@ -31,6 +31,8 @@ struct compile_options {
         checks; /* a runner compares each fused launch with eager (strict rounding), at each step */
     log_fn *log; /* what was decided, a line at a time, by category; or NULL */
     void *log_context;
+    void (*warn)(void *context, const char *text); /* one line about what went another way */
+    void *warn_context;
 };
 
 struct compiled {
@@ -54,6 +56,8 @@ struct compiled {
 /* Whether a comma-separated list (may be NULL) has the name. */
 bool list_has(const char *list, const char *name);
 
+/* The name of the i-th pass that these options run; NULL behind the last. */
+const char *compile_pass_name(const struct compile_options *o, uint32_t i);
 /* out is zeroed first; compiled_free it in either case. */
 status compile_graph(const struct graph *model, const struct compile_options *o,
                      struct compiled *out, struct error *e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void context_read(struct context *c)
 {
@@ -67,8 +68,20 @@ static bool is_set(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-void context_apply(struct context *c, struct compile_options *o)
+static void warn_once(void *context, const char *text)
 {
+    struct context *c = context;
+    uint64_t hash = hash_text(text, 0);
+    if (hash != c->warned) {
+        fprintf(stderr, "atoll: warning: %s\n", text);
+        c->warned = hash;
+    }
+}
+
+status context_apply(struct context *c, struct compile_options *o, struct error *e)
+{
+    o->warn = warn_once;
+    o->warn_context = c;
     o->cc.compiler = is_set(c->cc) ? c->cc : NULL;
     o->cc.temporary = is_set(c->temporary) ? c->temporary : NULL;
     o->disabled = is_set(c->disable) ? c->disable : NULL;
@@ -90,17 +103,17 @@ void context_apply(struct context *c, struct compile_options *o)
     } else {
         o->cache = strcmp(c->cache, "0") == 0 || c->cache[0] == '\0' ? NULL : c->cache;
     }
-    if (is_set(c->dump)) {
-        bool is_there = mkdir(c->dump, 0777) == 0 || errno == EEXIST;
-        if (!is_there && c->print != NULL) {
-            char line[400];
-            snprintf(line, sizeof line, "ATOLL_DUMP: %.250s: %s", c->dump, strerror(errno));
-            c->print(line);
+    if (c->dump != NULL && c->dump[0] != '\0') {
+        mkdir(c->dump, 0777);
+        if (access(c->dump, W_OK | X_OK) != 0) {
+            return fail(e, ATOLL_IO, "ATOLL_DUMP: %s is no directory that can be written: %s",
+                        c->dump, strerror(errno));
         }
         c->n_dumped = 0;
         o->dump = dump_stage;
         o->dump_context = c;
     }
+    return ATOLL_OK;
 }
 
 void context_help(struct text *t)

@@ -267,10 +267,16 @@ status runner_input(struct runner *r, const char *name, const struct tensor *t, 
         fits = dim_value(d, symbols) == t->shape[i];
     }
     if (!fits) {
-        struct arena scratch = SCRATCH;
+        struct arena scratch = SCRATCH_ARENA;
+        struct text found = {.arena = &scratch};
+        text_add(&found, "%s[", dtype_info[t->dtype].name);
+        for (uint32_t i = 0; i < t->rank; i++) {
+            text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)t->shape[i]);
+        }
         fail(e, ATOLL_SHAPE,
-             "%%%s: expected %s, found %s of rank %u; hint: check the data's dtype and columns",
-             name, graph_type(g, v, &scratch), dtype_info[t->dtype].name, t->rank);
+             "%%%s: expected %s, found %s]; hint: check the data's dtype and columns, and the "
+             "number of rows where the first size is fixed",
+             name, graph_type(g, v, &scratch), found.data);
         arena_free(&scratch);
         return e->code;
     }

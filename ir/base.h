@@ -40,7 +40,7 @@ status fail(struct error *e, status code, const char *format, ...)
 
 /* Arena: many allocations, one free. Memory comes zeroed and 64-byte aligned for sizes >= 64.
  * Zero-initialise one that an owner outside the frame frees; an arena that dies with its function
- * starts as `struct arena scratch = SCRATCH;` and stays where it is. */
+ * starts as `struct arena scratch = SCRATCH_ARENA;` and stays where it is. */
 struct arena_block;
 struct arena {
     struct arena_block *blocks;
@@ -49,7 +49,7 @@ struct arena {
     uint64_t serial; /* scratch: its place in the thread's list of scratch arenas */
     struct arena *older, *newer;
 };
-#define SCRATCH                                                                                    \
+#define SCRATCH_ARENA                                                                              \
     {                                                                                              \
         .is_scratch = true                                                                         \
     }

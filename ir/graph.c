@@ -12,7 +12,7 @@
 /* The graph lies in its own arena, which is scratch until the graph is whole. */
 static struct graph *create(const char *name, const struct graph *like)
 {
-    struct arena arena = SCRATCH;
+    struct arena arena = SCRATCH_ARENA;
     struct graph *g = ARENA_NEW(&arena, struct graph);
     g->name = arena_copy_text(&arena, name);
     g->n_nodes = 1;
@@ -64,6 +64,13 @@ void graph_finish(struct graph *out, const struct graph *in, const value *map)
     }
     for (uint32_t i = 0; i < in->n_updates; i++) {
         graph_update(out, map[in->updates[i].leaf.id], map[in->updates[i].next.id]);
+    }
+    for (uint32_t i = 0; i < in->n_checks; i++) {
+        struct index_check c = in->checks[i];
+        c.index = map[c.index.id];
+        if (c.index.id != 0) {
+            graph_check(out, &c);
+        }
     }
 }
 
@@ -400,7 +407,7 @@ void graph_update(struct graph *g, value leaf, value next)
     }
     const struct node *l = graph_node(g, leaf), *n = graph_node(g, next);
     if (l->dtype != n->dtype || !shape_equal(&l->shape, &n->shape)) {
-        struct arena scratch = SCRATCH;
+        struct arena scratch = SCRATCH_ARENA;
         fail(&g->error, ATOLL_SHAPE, "update of %s: it is %s, the new value is %s",
              graph_name(g, leaf, &scratch), graph_type(g, leaf, &scratch),
              graph_type(g, next, &scratch));
@@ -460,6 +467,10 @@ struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, st
         map[i] = graph_copy(out, &n, operands);
     }
     graph_finish(out, g, map);
+    for (uint32_t i = 0; i < out->n_checks; i++) {
+        int64_t bound = dim_value(out->checks[i].size, symbol_values);
+        out->checks[i].size = bound >= 0 ? dim_of(bound) : out->checks[i].size;
+    }
     if (out->error.code != ATOLL_OK) {
         fail(e, out->error.code, "%s", out->error.text);
         graph_destroy(out);

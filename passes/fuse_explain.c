@@ -159,7 +159,7 @@ static void find_reads(struct pair *q)
 
 static void explain_pair(struct pair *q, struct notes *notes)
 {
-    struct arena own = SCRATCH;
+    struct arena own = SCRATCH_ARENA;
     q->arena = &own;
     find_reads(q);
     note_add(notes, "fuse", graph_name(q->g, q->read, &own), "groups %u and %u: %s", q->from - 1,
@@ -169,7 +169,7 @@ static void explain_pair(struct pair *q, struct notes *notes)
 
 void fuse_explain(const struct graph *g, const struct partition *p, struct notes *notes)
 {
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     uint32_t *told = ARENA_ARRAY(&scratch, uint32_t, p->n_groups + 1); /* by group: last reader */
     for (uint32_t to = 1; to <= p->n_groups; to++) {
         const struct group *group = &p->groups[to - 1];

@@ -467,7 +467,7 @@ status simplify_pass(const struct graph *in, struct graph *out, const struct pas
                      struct notes *notes)
 {
     (void)o;
-    struct sharer first = {.arena = SCRATCH}, second = {.arena = SCRATCH};
+    struct sharer first = {.arena = SCRATCH_ARENA}, second = {.arena = SCRATCH_ARENA};
     struct graph *middle = graph_temporary(in);
     if (rewrite(in, middle, simplify_rule, &first, NULL) == ATOLL_OK) {
         rewrite(middle, out, simplify_rule, &second, NULL);

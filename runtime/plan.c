@@ -139,7 +139,7 @@ static status wrong_shape(const atoll_plan *p, value v, const int64_t *shape, ui
         return fail(e, ATOLL_SHAPE, "input %%%s: another shape; and no memory left to say which",
                     graph_node(p->file.graph, v)->name);
     }
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     struct text found = {.arena = &scratch};
     for (uint32_t i = 0; i < rank; i++) {
         text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)shape[i]);

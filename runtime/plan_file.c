@@ -74,7 +74,7 @@ static bool names_word(const char *line, const char *word)
 
 const char *plan_missing_feature(const char *about)
 {
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     struct text here = {.arena = &scratch};
     const char *missing = NULL;
     plan_features(&here);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/eager.h"
+#include "runtime/index_check.h"
 
 struct session {
     const struct program *p;
@@ -139,7 +140,7 @@ static size_t place(struct placed *placed, uint32_t n, size_t bytes, uint32_t fi
 static void plan_memory(struct session *s)
 {
     const struct program *p = s->p;
-    struct arena scratch = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA;
     struct placed *placed = ARENA_ARRAY(&scratch, struct placed, p->graph->n_nodes);
     uint32_t n = 0;
     s->peak_bytes = 0;
@@ -389,6 +390,11 @@ static void copy_updates(struct session *s)
     }
 }
 
+static struct tensor *lend_leaf(void *context, value leaf)
+{
+    return session_leaf(context, leaf);
+}
+
 status session_step(struct session *s, struct error *e)
 {
     const struct program *p = s->p;
@@ -398,6 +404,7 @@ status session_step(struct session *s, struct error *e)
     if (s->is_dirty) {
         refresh_pointers(s);
     }
+    TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
     for (uint32_t i = 0; i < p->graph->n_outputs; i++) {
         if (p->is_snapshot[i]) {
             memcpy(s->snapshots[i], address_of(s, p->graph->outputs[i].value),

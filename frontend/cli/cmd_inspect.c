@@ -20,7 +20,8 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: capture, simplify, autocast, islands, train_step, decompose"},
+     "print the graph after a pass: capture, simplify (first and last), index_checks, autocast, "
+     "islands, lint, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL,
      "print the fusion groups in launch order, and why neighbours are not one kernel"},
@@ -77,7 +78,7 @@ static void show_notes(const struct notes *notes, const char *pass)
 
 static void show_graph(const struct graph *g, bool is_dot)
 {
-    struct arena a = SCRATCH;
+    struct arena a = SCRATCH_ARENA;
     struct text t = {.arena = &a};
     if (is_dot) {
         graph_dot(g, &t);
@@ -111,6 +112,24 @@ static status inspect_plan(const char *path, struct error *e)
     return ATOLL_OK;
 }
 
+/* --after names a pass that these options run. */
+static status check_after(const char *after, const struct compile_options *o, struct arena *a,
+                          struct error *e)
+{
+    struct text names = {.arena = a};
+    const char *name;
+    for (uint32_t i = 0; (name = compile_pass_name(o, i)) != NULL; i++) {
+        if (after == NULL || strcmp(after, name) == 0) {
+            return ATOLL_OK;
+        }
+        if (names.data == NULL || strstr(names.data, name) == NULL) {
+            text_add(&names, "%s%s", i > 0 ? ", " : "", name);
+        }
+    }
+    return fail(e, ATOLL_USAGE, "--after %s: expected a pass that runs here: %s", after,
+                names.data);
+}
+
 static status inspect_model(const struct arguments *a, struct context *c, struct error *e)
 {
     struct job j;
@@ -120,15 +139,17 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     bool needs_kernels = wanted.wants_kernels || argument_flag(a, "groups");
+    bool is_dot = argument_flag(a, "dot");
     bool is_plain = wanted.after == NULL && !needs_kernels && !argument_flag(a, "notes");
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
     wanted.dumping = j.compile;
+    code = code == ATOLL_OK ? check_after(wanted.after, &j.compile, &j.arena, e) : code;
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
     j.compile.is_eager = !needs_kernels;
-    code = code == ATOLL_OK ? compile_graph(j.model, &j.compile, &compiled, e) : code;
+    code = code == ATOLL_OK ? of_model(compile_graph(j.model, &j.compile, &compiled, e), e) : code;
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);
@@ -138,8 +159,8 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
         if (argument_flag(a, "notes")) {
             show_notes(&compiled.notes, NULL);
         }
-        if (is_plain) {
-            show_graph(compiled.step != NULL ? compiled.step : j.model, argument_flag(a, "dot"));
+        if (is_plain || is_dot) {
+            show_graph(compiled.step != NULL ? compiled.step : j.model, is_dot);
         }
     }
     compiled_free(&compiled);
@@ -152,9 +173,14 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE, "expected one MODEL or PLAN");
     }
-    size_t n = strlen(a->positional[0]);
-    bool is_plan = n > 5 && strcmp(a->positional[0] + n - 5, ".plan") == 0;
-    return is_plan ? inspect_plan(a->positional[0], e) : inspect_model(a, c, e);
+    if (!is_plan_name(a->positional[0])) {
+        return inspect_model(a, c, e);
+    }
+    TRY(argument_only(a, "",
+                      "a plan is compiled already: inspect a plan without options, or its "
+                      "model",
+                      e));
+    return inspect_plan(a->positional[0], e);
 }
 
 const struct command command_inspect = {

@@ -7,6 +7,6 @@ found=$(find $(ls -d ir passes codegen runtime frontend 2>/dev/null) -name '*.[c
     xargs -0 -r grep -nE '^[[:space:]]+struct arena [a-z_]+ = \{0?\};' /dev/null)
 if [ -n "$found" ]; then
     echo "$found"
-    echo "a local arena starts as SCRATCH: struct arena scratch = SCRATCH;"
+    echo "a local arena starts as SCRATCH_ARENA: struct arena scratch = SCRATCH_ARENA;"
     exit 1
 fi

@@ -76,7 +76,7 @@ static status run_out(struct arena *own, struct arena *held, struct arena *kept,
     if (arena_recover(&r)) {
         return ATOLL_OUT_OF_MEMORY;
     }
-    struct arena scratch = SCRATCH, freed = SCRATCH, unused = SCRATCH;
+    struct arena scratch = SCRATCH_ARENA, freed = SCRATCH_ARENA, unused = SCRATCH_ARENA;
     (void)arena_alloc(own, 100);
     (void)arena_alloc(&freed, 100);
     (void)arena_alloc(&scratch, 100);
@@ -97,7 +97,7 @@ static status run_out(struct arena *own, struct arena *held, struct arena *kept,
 /* Scratch and held memory goes (AddressSanitizer sees a leak), owned and kept memory stays. */
 START_TEST(scratch_goes_owned_stays)
 {
-    struct arena own = {0}, held = {0}, kept = SCRATCH;
+    struct arena own = {0}, held = {0}, kept = SCRATCH_ARENA;
     ck_assert_int_eq(run_out(&own, &held, &kept, _i == 1), ATOLL_OUT_OF_MEMORY);
     ck_assert_ptr_nonnull(own.blocks);
     ck_assert_ptr_nonnull(kept.blocks);
@@ -112,7 +112,8 @@ END_TEST
 START_TEST(recovery_points_nest)
 {
     struct recovery outer, inner;
-    static struct arena before = SCRATCH; /* a local changed after setjmp would be indeterminate */
+    static struct arena before =
+        SCRATCH_ARENA; /* a local changed after setjmp would be indeterminate */
     if (arena_recover(&outer)) {
         ck_assert_ptr_null(before.blocks);
         return;
@@ -123,7 +124,7 @@ START_TEST(recovery_points_nest)
         arena_fail_after(1);
         (void)arena_alloc(&before, 100000); /* and now the outer one */
     } else {
-        struct arena within = SCRATCH;
+        struct arena within = SCRATCH_ARENA;
         (void)arena_alloc(&within, 100);
         arena_fail_after(1);
         (void)arena_alloc(&before, 100000);
@@ -141,7 +142,7 @@ START_TEST(freed_in_any_order)
     if (arena_recover(&r)) {
         return;
     }
-    struct arena a[3] = {SCRATCH, SCRATCH, SCRATCH}, last = SCRATCH;
+    struct arena a[3] = {SCRATCH_ARENA, SCRATCH_ARENA, SCRATCH_ARENA}, last = SCRATCH_ARENA;
     for (int i = 0; i < 3; i++) {
         (void)arena_alloc(&a[i], 100);
     }

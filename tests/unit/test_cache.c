@@ -1,7 +1,9 @@
-/* The cache of compiled libraries: what a second call loads instead of compiling, what makes
- * another key, and that a cache in any state costs time only. A compiler that counts its runs says
- * whether one was needed. */
-#include "runtime/cache.h"
+/* The cache of compiled kernels: it may only cost time. Processes that compile the same text at
+ * once, damaged, foreign and unwritable entries: the result is right, one line says what was wrong,
+ * and the next run is silent. */
+#include "frontend/runner.h"
+#include "ir/parse.h"
+#include "passes/policy.h"
 
 #include "tests/suite.h"
 
@@ -9,238 +11,270 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static char root[64], compiler[96], counter[96];
+enum { PROCESSES = 8, ROUNDS = 20 };
 
-static void start(void)
+static char directory[64];
+static struct {
+    uint32_t n;
+    char text[1000];
+} warned;
+
+static void on_warning(void *context, const char *text)
 {
-    snprintf(root, sizeof root, "/tmp/atoll-cache-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    snprintf(compiler, sizeof compiler, "%s/cc", root);
-    snprintf(counter, sizeof counter, "%s/runs", root);
-    FILE *f = fopen(compiler, "w");
-    ck_assert_ptr_nonnull(f);
-    fprintf(f, "#!/bin/sh\necho x >>%s\nexec cc \"$@\"\n", counter);
-    ck_assert_int_eq(fclose(f), 0);
-    ck_assert_int_eq(chmod(compiler, 0700), 0);
+    (void)context;
+    warned.n++;
+    snprintf(warned.text, sizeof warned.text, "%s", text);
 }
 
-static void clean(void)
+static struct graph *parsed(const char *text)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    ck_assert_int_eq(system(command), 0);
+    struct error e = {0};
+    struct graph *g = graph_parse(text, strlen(text), "cache", &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
 }
 
-/* Runs of the compiler since the last call. */
-static int runs(void)
+/* y of the graph over x; NaN when anything failed. */
+static double run_graph(const struct graph *g, const char *cache, const char *policy, float *x,
+                        enum dtype *out, bool *is_hit)
 {
-    FILE *f = fopen(counter, "r");
-    int n = 0;
-    for (int c; f != NULL && (c = fgetc(f)) != EOF;) {
-        n += c == '\n';
+    struct error e = {0};
+    struct runner r;
+    struct compile_options o = {.cache = cache, .warn = on_warning, .cc = {.optimise = "-O0"}};
+    struct tensor t = {.dtype = F32, .rank = 1, .shape = {3}, .data = x};
+    double y = (double)__builtin_nan("");
+    warned.n = 0;
+    bool is_good = policy == NULL || policy_named(policy, &o.policy, &e) == ATOLL_OK;
+    is_good = is_good && runner_open(&r, g, &o, 1, &e) == ATOLL_OK;
+    if (is_good && policy != NULL) {
+        t = (struct tensor){.dtype = F32, .rank = 2, .shape = {1, 1}, .data = x};
     }
-    if (f != NULL) {
-        fclose(f);
-        unlink(counter);
+    if (is_good && runner_input(&r, "x", &t, &e) == ATOLL_OK && runner_step(&r, &e) == ATOLL_OK) {
+        struct tensor found = runner_output(&r, "y");
+        y = dtype_load(found.dtype, found.data);
+        *out = found.dtype;
+        *is_hit = r.compiled.is_from_cache;
+    }
+    if (is_good) {
+        runner_free(&r);
+    }
+    return y;
+}
+
+/* sum(x * x + 1) over 1, 2, 3: right is 17. */
+static double run_17(const char *cache, bool *is_hit)
+{
+    float x[] = {1.0F, 2.0F, 3.0F};
+    enum dtype t;
+    struct graph *g = parsed("graph @g(%x: f32[3] input) {\n%s = mul(%x, %x)\n%t = add(%s, 1)\n"
+                             "%y = sum(%t)\nreturn y=%y\n}");
+    double y = run_graph(g, cache, NULL, x, &t, is_hit);
+    graph_destroy(g);
+    return y;
+}
+
+/* Calls look(path) for every file; returns how many there are whose name ends so. */
+static uint32_t each_file(const char *end, void (*look)(const char *path))
+{
+    uint32_t n = 0;
+    DIR *d = opendir(directory);
+    for (struct dirent *f; d != NULL && (f = readdir(d)) != NULL;) {
+        size_t length = strlen(f->d_name);
+        if (length > strlen(end) && strcmp(f->d_name + length - strlen(end), end) == 0) {
+            char path[400];
+            snprintf(path, sizeof path, "%s/%s", directory, f->d_name);
+            n++;
+            if (look != NULL) {
+                look(path);
+            }
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
     }
     return n;
 }
 
-/* The only entry of the cache. */
-static void entry_of(const char *directory, char path[512])
+static void remove_file(const char *path)
 {
-    DIR *d = opendir(directory);
-    int n = 0;
-    ck_assert_ptr_nonnull(d);
-    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-        if (entry->d_name[0] != '.') {
-            snprintf(path, 512, "%s/%.200s", directory, entry->d_name);
-            n++;
+    unlink(path);
+}
+
+static void setup(void)
+{
+    snprintf(directory, sizeof directory, "/tmp/atoll-cache-test-XXXXXX");
+    ck_assert(mkdtemp(directory) != NULL);
+}
+
+static void teardown(void)
+{
+    each_file("", remove_file);
+    rmdir(directory);
+}
+
+START_TEST(fc105_processes_at_once)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t children[PROCESSES];
+        char stray[160];
+        each_file("", remove_file);
+        snprintf(stray, sizeof stray, "%s/0123456789abcdef.kernels.1.0000000000.tmp", directory);
+        FILE *f = fopen(stray, "w"); /* what a killed process left */
+        ck_assert(f != NULL && fputs("half", f) >= 0 && fclose(f) == 0);
+        for (int i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            ck_assert_int_ge(children[i], 0);
+            if (children[i] == 0) {
+                bool is_hit;
+                bool is_right = run_17(directory, &is_hit) == 17.0;
+                _exit(is_right && warned.n == 0 ? 0 : 1);
+            }
         }
+        for (int i = 0; i < PROCESSES; i++) {
+            int result = -1;
+            ck_assert_int_eq(waitpid(children[i], &result, 0), children[i]);
+            ck_assert_msg(WIFEXITED(result) && WEXITSTATUS(result) == 0, "FC105: process %d", i);
+        }
+        bool is_hit = false;
+        ck_assert(run_17(directory, &is_hit) == 17.0 && is_hit && warned.n == 0);
+        ck_assert_uint_eq(each_file(".kernels", NULL), 1);
+        ck_assert_uint_eq(each_file(".tmp", NULL), 1); /* the stray one */
     }
-    closedir(d);
-    ck_assert_int_eq(n, 1);
 }
+END_TEST
 
-/* Compiles (or loads) a unit that returns `number`, checks that it does; whether it was loaded. */
-static bool get(const char *directory, const struct cc_options *o, int number)
-{
-    char text[64];
-    struct error e = {0};
-    struct library *l = NULL;
-    bool is_hit = false;
-    snprintf(text, sizeof text, "int f(void) { return %d; }\n", number);
-    const char *const units[] = {text};
-    const size_t sizes[] = {strlen(text)};
-    status code = cached_compile(directory, o, units, sizes, 1, &l, &is_hit, &e);
-    ck_assert_msg(code == ATOLL_OK, "%s", e.text);
-    int (*fn)(void);
-    void *address = library_find(l, "f");
-    ck_assert_ptr_nonnull(address);
-    memcpy(&fn, &address, sizeof fn);
-    ck_assert_int_eq(fn(), number);
-    library_close(l);
-    return is_hit;
-}
+/* ---- damage ---- */
 
-static const char *fresh(char path[128], const char *name)
+static long size_of(const char *path)
 {
-    snprintf(path, 128, "%s/%s/deep/cache", root, name);
-    (void)runs();
-    return path;
-}
-
-START_TEST(second_time_loads)
-{
-    char directory[128], path[512];
-    struct cc_options o = {.compiler = compiler, .optimise = "-O0"};
-    fresh(directory, "second");
-    ck_assert(!get(directory, &o, 1));
-    ck_assert_int_eq(runs(), 2); /* one unit, one link */
-    ck_assert(get(directory, &o, 1));
-    ck_assert_int_eq(runs(), 0);
-    entry_of(directory, path);
     struct stat info;
-    ck_assert_int_eq(stat(directory, &info), 0);
-    ck_assert_uint_eq(info.st_mode & 0777, 0700);
-}
-END_TEST
-
-START_TEST(no_cache)
-{
-    static const char *const none[] = {NULL, "", "/proc/none", "/dev/null/cache"};
-    struct cc_options o = {.compiler = compiler, .optimise = "-O0"};
-    (void)runs();
-    for (int i = 0; i < 2; i++) {
-        ck_assert(!get(none[_i], &o, 1));
-        ck_assert_int_eq(runs(), 2);
-    }
-}
-END_TEST
-
-/* Text, flags and compiler: each makes another key. */
-START_TEST(other_keys)
-{
-    char directory[128];
-    struct cc_options o = {.compiler = compiler, .optimise = "-O0"};
-    fresh(directory, "keys");
-    ck_assert(!get(directory, &o, 1));
-    ck_assert(!get(directory, &o, 2));
-    o.optimise = "-O1";
-    ck_assert(!get(directory, &o, 1));
-    o.march = "x86-64";
-#if defined(__x86_64__)
-    ck_assert(!get(directory, &o, 1));
-#endif
-    o = (struct cc_options){.compiler = "cc", .optimise = "-O0"};
-    ck_assert(!get(directory, &o, 1));
-    ck_assert(get(directory, &o, 1));
-    /* the compiler was replaced by another of the same name */
-    o.compiler = compiler;
-    ck_assert(get(directory, &o, 1));
-    FILE *f = fopen(compiler, "a");
-    fputs("# another version\n", f);
-    ck_assert_int_eq(fclose(f), 0);
-    ck_assert(!get(directory, &o, 1));
-}
-END_TEST
-
-/* ---- damaged entries ---- */
-
-static void cut(const char *path, long size)
-{
-    ck_assert_int_eq(truncate(path, size / 2), 0);
+    return stat(path, &info) == 0 ? (long)info.st_size : -1;
 }
 
-static void empty(const char *path, long size)
+static void cut_to_half(const char *path)
 {
-    (void)size;
+    ck_assert_int_eq(truncate(path, size_of(path) / 2), 0);
+}
+
+static void cut_to_nothing(const char *path)
+{
     ck_assert_int_eq(truncate(path, 0), 0);
 }
 
-static void flip(const char *path, long size)
+static void flip_a_byte(const char *path)
 {
     FILE *f = fopen(path, "r+b");
-    ck_assert_ptr_nonnull(f);
-    fseek(f, size / 2, SEEK_SET);
-    int c = fgetc(f);
-    fseek(f, size / 2, SEEK_SET);
-    fputc(c ^ 0xff, f);
-    ck_assert_int_eq(fclose(f), 0);
+    ck_assert(f != NULL && fseek(f, size_of(path) / 2, SEEK_SET) == 0);
+    int byte = fgetc(f);
+    ck_assert(byte != EOF && fseek(f, -1, SEEK_CUR) == 0);
+    ck_assert(fputc(255 - byte, f) != EOF && fclose(f) == 0);
 }
 
-static void directory_instead(const char *path, long size)
+static void replace_by_text(const char *path)
 {
-    (void)size;
-    ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(mkdir(path, 0700), 0);
+    FILE *f = fopen(path, "w");
+    ck_assert(f != NULL && fputs("not a cache entry\n", f) >= 0 && fclose(f) == 0);
 }
 
-static void foreign(const char *path, long size)
+static void give_away(const char *path)
 {
-    (void)size;
-    ck_assert(geteuid() != 0 || chown(path, 12345, 12345) == 0);
-    if (geteuid() != 0) { /* only root can give files away */
-        cut(path, size);
+    ck_assert_int_eq(chown(path, 65534, 65534), 0);
+}
+
+static const struct {
+    void (*damage)(const char *path);
+    const char *says;
+    bool needs_root;
+} damages[] = {
+    {cut_to_half, "bytes", false},        {cut_to_nothing, "found", false},
+    {flip_a_byte, "checksum", false},     {replace_by_text, "compiled again", false},
+    {give_away, "belongs to user", true},
+};
+
+START_TEST(fc106_damaged_entries)
+{
+    bool is_hit;
+    if (damages[_i].needs_root && geteuid() != 0) {
+        return; /* only root can give a file away */
     }
-}
-
-static const struct damage {
-    const char *name;
-    void (*do_it)(const char *path, long size);
-    bool heals; /* the entry is made again */
-} damages[] = {{"cut", cut, true},
-               {"empty", empty, true},
-               {"flip", flip, true},
-               {"directory", directory_instead, false},
-               {"foreign", foreign, true}};
-
-START_TEST(damaged_entries_are_made_again)
-{
-    const struct damage *d = &damages[_i];
-    char directory[128], path[512];
-    struct stat info;
-    struct cc_options o = {.compiler = compiler, .optimise = "-O0"};
-    fresh(directory, d->name);
-    ck_assert(!get(directory, &o, 7));
-    entry_of(directory, path);
-    ck_assert_int_eq(stat(path, &info), 0);
-    d->do_it(path, (long)info.st_size);
-    (void)runs();
-    ck_assert_msg(!get(directory, &o, 7), "%s: loaded", d->name);
-    ck_assert_int_eq(runs(), 2);
-    ck_assert_msg(get(directory, &o, 7) == d->heals, "%s: the next call", d->name);
+    ck_assert(run_17(directory, &is_hit) == 17.0 && !is_hit && warned.n == 0);
+    ck_assert_uint_eq(each_file(".kernels", damages[_i].damage), 1);
+    ck_assert(run_17(directory, &is_hit) == 17.0 && !is_hit);
+    ck_assert_msg(warned.n == 1 && strstr(warned.text, directory) != NULL &&
+                      strstr(warned.text, damages[_i].says) != NULL &&
+                      strstr(warned.text, "compiled again") != NULL &&
+                      strchr(warned.text, '\n') == NULL,
+                  "FC106: %u warnings: %s", warned.n, warned.text);
+    ck_assert(run_17(directory, &is_hit) == 17.0 && is_hit && warned.n == 0);
 }
 END_TEST
 
-START_TEST(a_failing_compiler_leaves_nothing)
+START_TEST(fc106_foreign_directory)
 {
-    char directory[128];
-    struct error e = {0};
-    struct library *l = NULL;
-    bool is_hit = true;
-    const char *const units[] = {"int f(void) { return }\n"};
-    const size_t sizes[] = {strlen(units[0])};
-    fresh(directory, "failing");
-    struct cc_options o = {.compiler = compiler};
-    ck_assert_int_eq(cached_compile(directory, &o, units, sizes, 1, &l, &is_hit, &e),
-                     ATOLL_COMPILER);
-    ck_assert(!is_hit);
-    ck_assert_ptr_null(l);
-    ck_assert_int_ne(access(directory, F_OK), 0);
+    bool is_hit;
+    if (geteuid() != 0) {
+        return; /* only root can give a directory away */
+    }
+    ck_assert(run_17(directory, &is_hit) == 17.0 && warned.n == 0);
+    give_away(directory);
+    ck_assert(run_17(directory, &is_hit) == 17.0 && !is_hit);
+    ck_assert_msg(warned.n == 1 && strstr(warned.text, "belongs to user 65534: not used") != NULL,
+                  "%u: %s", warned.n, warned.text);
+}
+END_TEST
+
+START_TEST(fc106_unwritable_directory)
+{
+    char path[160];
+    bool is_hit;
+    snprintf(path, sizeof path, "%s/file", directory);
+    replace_by_text(path);
+    snprintf(path, sizeof path, "%s/file/cache", directory); /* below a file: for root too */
+    ck_assert(run_17(path, &is_hit) == 17.0 && !is_hit);
+    ck_assert_msg(warned.n == 1 &&
+                      strstr(warned.text, "kernels are compiled each time: cannot be written") !=
+                          NULL,
+                  "%u: %s", warned.n, warned.text);
+}
+END_TEST
+
+/* ---- the key ---- */
+
+static const struct {
+    const char *policy;
+    enum dtype dtype;
+    double right;
+} policies[] = {
+    {"bf16", BF16, 1.0}, {"fp16", F16, 1.00390625}, {"fp32", F32, 1.00390625}, {"bf16", BF16, 1.0}};
+
+START_TEST(fc107_policies_share_a_cache)
+{
+    struct graph *g = parsed("graph @g(%x: f32[1,1] input, %w: f32[1,1] param {init=\"ones\"}) {\n"
+                             "%y = linear(%x, %w)\nreturn y=%y\n}");
+    float x[] = {1.00390625F};
+    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
+        enum dtype found = DTYPE_NONE;
+        bool is_hit;
+        double y = run_graph(g, directory, policies[i].policy, x, &found, &is_hit);
+        ck_assert_msg(found == policies[i].dtype && y == policies[i].right,
+                      "FC107: %s gives %s %.9g", policies[i].policy, dtype_info[found].name, y);
+    }
+    graph_destroy(g);
 }
 END_TEST
 
 static void fill(TCase *tc)
 {
-    tcase_add_unchecked_fixture(tc, start, clean);
-    tcase_add_test(tc, second_time_loads);
-    tcase_add_loop_test(tc, no_cache, 0, 4);
-    tcase_add_test(tc, other_keys);
-    tcase_add_loop_test(tc, damaged_entries_are_made_again, 0, ARRAY_LEN(damages));
-    tcase_add_test(tc, a_failing_compiler_leaves_nothing);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 300);
+    tcase_add_test(tc, fc105_processes_at_once);
+    tcase_add_loop_test(tc, fc106_damaged_entries, 0, (int)ARRAY_LEN(damages));
+    tcase_add_test(tc, fc106_foreign_directory);
+    tcase_add_test(tc, fc106_unwritable_directory);
+    tcase_add_test(tc, fc107_policies_share_a_cache);
 }
 
 int main(void)

@@ -117,7 +117,7 @@ static const struct misfit {
      {.dtype = F64, .rank = 2, .shape = {6, 5}},
      ATOLL_SHAPE,
      "%x: expected f32[n,5], found f64"},
-    {"rank", "x", {.dtype = F32, .rank = 1, .shape = {30}}, ATOLL_SHAPE, "found f32 of rank 1"},
+    {"rank", "x", {.dtype = F32, .rank = 1, .shape = {30}}, ATOLL_SHAPE, "found f32[30]"},
     {"width", "x", {.dtype = F32, .rank = 2, .shape = {5, 6}}, ATOLL_SHAPE, "expected f32[n,5]"},
 };
 
