@@ -64,7 +64,7 @@ ATOLL_DUMP=$work/stop ATOLL_STOP_AFTER=autocast "${run[@]}" >"$work/out" || wron
     wrong "stopped after autocast: $(ls "$work/stop")"
 for bad in "ATOLL_DISABLE=decompose|decompose cannot be left out" "ATOLL_DISABLE=fuze|no pass 'fuze'" "ATOLL_STOP_AFTER=no|no pass 'no'"; do
     env "${bad%%|*}" "${run[@]}" >"$work/out" 2>"$work/err"
-    [ $? -eq 2 ] || wrong "${bad%%|*}: not refused as usage"
+    [ $? -ge 2 ] || wrong "${bad%%|*}: not refused"
     has "$work/err" "${bad##*|}"
 done
 
@@ -99,14 +99,14 @@ ATOLL_CC=$work/cc "$atoll" "${small[@]}" >"$work/out" 2>"$work/err"
 ATOLL_CC=$work/cc ATOLL_CHECK=1 "$atoll" "${small[@]}" >"$work/out" 2>"$work/err"
 [ $? -eq 1 ] || wrong "a miscompiled kernel passes ATOLL_CHECK"
 has "$work/err" 'a fused launch differs from eager: %(t|s) \((tanh|mul)[^)]*\)\[0,0\]: eager [-0-9.e]+, fused [-0-9.e]+, in launch [0-9]+ \(k[0-9]+_tanh'
-compare=(compare "$work/m.graph" --data "$work/m.csv" --batch 8 --epochs 2 --policies fp32)
-ATOLL_CC=$work/cc "$atoll" "${compare[@]}" >"$work/out" 2>"$work/err"
+compare=(compare "$work/m.graph" --data "$work/m.csv" --batch 8 --epochs 2)
+ATOLL_CC=$work/cc "$atoll" "${compare[@]}" --policies fp32 >"$work/out" 2>"$work/err"
 [ $? -eq 1 ] || wrong "compare does not fail over a miscompiled kernel"
 has "$work/out" '^fp32: fused and eager part at %(t|s) \((tanh|mul)[^)]*\)\[0,0\]: eager '
 has "$work/err" 'fused differs from eager, first at fp32: %(t|s) '
 
 # compare over sound kernels: relaxed rounding parts by itself and is no failure; a tolerance of 0 names the first rounded value.
-"$atoll" "${compare[@]}" >"$work/out" 2>"$work/err" || wrong "compare: $(cat "$work/err")"
+"$atoll" "${compare[@]}" --policies fp32 >"$work/out" 2>"$work/err" || wrong "compare: $(cat "$work/err")"
 ! grep -q 'fused and eager part' "$work/out" || wrong "a parting of equal runs"
 "$atoll" "${compare[@]}" --policies bf16 --rounding relaxed >"$work/out" 2>"$work/err" || wrong "relaxed: $(cat "$work/err")"
 has "$work/out" '^bf16: fused and eager part at %'
