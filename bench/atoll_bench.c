@@ -286,6 +286,7 @@ int main(void)
     bench_linear(64, 128, 128);
     bench_linear(64, 256, 512);
     bench_linear(512, 1024, 1024);
+    bench_linear(256, 4096, 1024);
     int64_t n = 1 << 24;
     bench_kernel("chain_f32",
                  "graph @chain(%x: f32[16777216] input, %z: f32[16777216] buffer) { %a = mul(%x, "

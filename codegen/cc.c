@@ -83,9 +83,12 @@ static status log_failure(const char *log, const char *compiler, struct error *e
         char text[512];
         bool found = false;
         while (!found && fgets(text, sizeof text, f) != NULL) {
+            bool is_summary = strncmp(text, "collect2:", 9) == 0; /* the linker said it before */
             found = strstr(text, "error") != NULL;
             text[strcspn(text, "\n")] = '\0';
-            memcpy(line, text, sizeof line);
+            if (!is_summary) {
+                memcpy(line, text, sizeof line);
+            }
         }
         fclose(f);
     }
@@ -104,7 +107,11 @@ static status read_file(const char *path, void **out, size_t *size, struct error
     }
     *size = (size_t)info.st_size;
     *out = malloc(*size + 1);
-    bool ok = *out != NULL && fread(*out, 1, *size, f) == *size;
+    if (*out == NULL) {
+        fclose(f);
+        return fail(e, ATOLL_OUT_OF_MEMORY, "%s: no memory for %zu bytes", path, *size);
+    }
+    bool ok = fread(*out, 1, *size, f) == *size;
     fclose(f);
     if (!ok) {
         free(*out);

@@ -393,7 +393,7 @@ static void emit_phases(struct row_emitter *r, const char *indent)
 
 void emit_row(struct text *t, const struct kernel *k)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct row_emitter r = {.k = k, .t = t, .length = 1};
     for (uint32_t i = k->first_axis; i < k->first_axis + k->n_axes; i++) {
         r.length =

@@ -563,7 +563,7 @@ static void emit_group(struct work *w, struct partition *p, uint32_t in, uint32_
 status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
             struct notes *notes, struct error *e)
 {
-    struct work w = {.g = g, .notes = notes};
+    struct work w = {.g = g, .notes = notes, .arena = SCRATCH_ARENA};
     uint32_t n = g->n_nodes;
     w.group_of = ARENA_ARRAY(&w.arena, uint32_t, n);
     w.is_row_level = ARENA_ARRAY(&w.arena, bool, n);
@@ -591,6 +591,9 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
         }
     }
     arena_free(&w.arena);
+    if (notes != NULL && (o == NULL || !o->is_off)) {
+        fuse_explain(g, out, notes);
+    }
     (void)e;
     return ATOLL_OK;
 }

@@ -57,6 +57,11 @@ static const struct key keys[] = {
     {"sgd", "weight_decay", KEY_REAL, false, AT(weight_decay)},
     {"sgd", "nesterov", KEY_FLAG, false, AT(is_nesterov)},
     {"sgd", "maximize", KEY_FLAG, false, AT(is_maximize)},
+    {"lion", "lr", KEY_REAL, false, AT(lr)},
+    {"lion", "beta1", KEY_REAL, false, AT(beta1)},
+    {"lion", "beta2", KEY_REAL, false, AT(beta2)},
+    {"lion", "weight_decay", KEY_REAL, false, AT(weight_decay)},
+    {"lion", "maximize", KEY_FLAG, false, AT(is_maximize)},
     {"step", "size", KEY_WHOLE, true, AT(schedule.step_size)},
     {"step", "gamma", KEY_REAL, true, AT(schedule.gamma)},
     {"cosine", "t_max", KEY_WHOLE, true, AT(schedule.t_max)},
@@ -173,7 +178,7 @@ static char *cut_form(char *text)
 
 static status parse_optimizer(struct train_options *o, char *text, struct arena *a, struct error *e)
 {
-    static const char *const names[] = {"adamw", "adam", "sgd"};
+    static const char *const names[] = {"adamw", "adam", "sgd", "lion"};
     char *rest = cut_form(text);
     for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -187,10 +192,13 @@ static status parse_optimizer(struct train_options *o, char *text, struct arena 
             *o = fresh;
             o->optimizer = (enum optimizer_kind)i;
             o->weight_decay = i == OPTIMIZER_ADAMW ? 1e-2 : 0.0;
+            o->lr = i == OPTIMIZER_LION ? 1e-4 : o->lr; /* a step is lr long in each element */
+            o->beta2 = i == OPTIMIZER_LION ? 0.99 : o->beta2;
             return parse_form(o, names[i], rest, a, e);
         }
     }
-    return fail(e, ATOLL_USAGE, "optimizer '%s' is unknown; expected adamw, adam or sgd", text);
+    return fail(e, ATOLL_USAGE, "optimizer '%s' is unknown; expected adamw, adam, sgd or lion",
+                text);
 }
 
 static status parse_schedule(struct train_options *o, char *text, struct arena *a, struct error *e)
@@ -236,7 +244,7 @@ static status parse_schedule(struct train_options *o, char *text, struct arena *
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     status code = ATOLL_OK;
     if (optimizer != NULL && *optimizer != '\0') {
         code = parse_optimizer(o, arena_copy_text(&scratch, optimizer), &scratch, e);

@@ -75,7 +75,7 @@ static bool names_word(const char *line, const char *word)
 
 const char *plan_missing_feature(const char *about)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct text here = {.arena = &scratch};
     const char *missing = NULL;
     plan_features(&here);
@@ -291,6 +291,14 @@ static void *find_kernel(void *context, const char *symbol)
     return library_find(context, symbol);
 }
 
+/* A plan without a library must be one without kernels. */
+static void *find_nothing(void *context, const char *symbol)
+{
+    (void)context;
+    (void)symbol;
+    return NULL;
+}
+
 static status load(struct plan_file *out, const char *name, const struct section *library,
                    struct error *e)
 {
@@ -301,17 +309,20 @@ static status load(struct plan_file *out, const char *name, const struct section
                     "the plan on this machine",
                     name, missing);
     }
+    struct error why = {0};
+    if (library->size > 0) {
+        out->library = library_open(library->data, library->size, name, &why);
+        if (out->library == NULL) {
+            return fail(e, why.code, "%s", why.text);
+        }
+    }
     if (library->size == 0 && out->cuda.n_archs > 0) {
         return ATOLL_OK; /* made for devices only: session_step says so on the CPU */
     }
-    if (library->size > 0) {
-        out->library = library_open(library->data, library->size, name, e);
-        if (out->library == NULL) {
-            return ATOLL_FORMAT;
-        }
-        return program_link(&out->program, find_kernel, out->library, e);
-    }
-    return ATOLL_OK;
+    return program_link(&out->program, out->library != NULL ? find_kernel : find_nothing,
+                        out->library, &why) == ATOLL_OK
+               ? ATOLL_OK
+               : fail(e, ATOLL_FORMAT, "%s: %s", name, why.text);
 }
 
 static status read_sections(struct plan_file *out, const char *name, bool is_loading,

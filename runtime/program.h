@@ -67,6 +67,10 @@ struct tensor *session_leaf(struct session *s, value leaf);
 void session_point(struct session *s, value leaf, void *data);
 /* Runs every launch, then the updates. */
 status session_step(struct session *s, struct error *e);
+/* Shows every value that a launch wrote as its call ends (later ones may reuse the memory). NULL:
+ * nobody watches. */
+typedef void session_watcher(void *context, uint32_t launch, value v, const struct tensor *t);
+void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
 /* Bytes of the arena of intermediates (peak alive), and of leaves owned. */

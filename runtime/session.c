@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/eager.h"
+#include "runtime/index_check.h"
 
 size_t session_bytes_of(const struct session *s, value v)
 {
@@ -143,7 +144,7 @@ static size_t place(struct placed *placed, uint32_t n, size_t bytes, uint32_t fi
 static void plan_memory(struct session *s)
 {
     const struct program *p = s->p;
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct placed *placed = ARENA_ARRAY(&scratch, struct placed, p->graph->n_nodes);
     uint32_t n = 0;
     s->peak_bytes = 0;
@@ -370,6 +371,23 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
     return eager_node(s->p->graph, l->node, operands, &result, s->symbols, s->cache, e);
 }
 
+void session_watch(struct session *s, session_watcher *watcher, void *context)
+{
+    s->watcher = watcher;
+    s->watcher_context = context;
+}
+
+static void show_launch(const struct session *s, uint32_t i)
+{
+    uint32_t end = i + s->p->launches[i].count;
+    for (; i < end; i++) {
+        const struct launch *l = &s->p->launches[i];
+        for (uint32_t a = l->n_reads; a < l->n_args; a++) {
+            s->watcher(s->watcher_context, i, l->args[a], &s->tensors[l->args[a].id]);
+        }
+    }
+}
+
 static void copy_updates(struct session *s)
 {
     const struct graph *g = s->p->graph;
@@ -389,6 +407,12 @@ static void copy_updates(struct session *s)
     }
 }
 
+static struct tensor *lend_leaf(void *context, value leaf)
+{
+    struct session *s = context;
+    return s->device != NULL ? remote_peek(s, leaf) : session_leaf(s, leaf);
+}
+
 status session_step(struct session *s, struct error *e)
 {
     const struct program *p = s->p;
@@ -398,6 +422,7 @@ status session_step(struct session *s, struct error *e)
     if (s->is_dirty) {
         session_refresh(s);
     }
+    TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
     if (s->device != NULL) {
         return remote_step(s, e);
     }
@@ -410,6 +435,9 @@ status session_step(struct session *s, struct error *e)
     void *const *args = s->pointers;
     for (uint32_t i = 0; i < p->n_launches; i++) {
         TRY(run_launch(s, i, args, e));
+        if (s->watcher != NULL) {
+            show_launch(s, i);
+        }
         args += p->launches[i].n_args;
     }
     copy_updates(s);

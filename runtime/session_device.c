@@ -22,6 +22,7 @@ struct device_session {
     struct mirror *leaves;  /* by node id */
     struct mirror *outputs; /* by output */
     struct tensor *seen;    /* by node id: leaves as the host sees them */
+    struct tensor *peeked;  /* the same, for a look at them */
     void **many;            /* by launch: the kernel for its call of many tensors, or NULL */
     void *tables, *host_tables;
     size_t table_bytes;
@@ -93,10 +94,11 @@ status remote_create(struct session *s, const struct device_code *code, struct e
     r->many = calloc(s->p->n_launches + 1, sizeof *r->many);
     r->leaves = calloc(n, sizeof *r->leaves);
     r->seen = calloc(n, sizeof *r->seen);
+    r->peeked = calloc(n, sizeof *r->peeked);
     r->outputs = calloc(s->p->graph->n_outputs + 1, sizeof *r->outputs);
     r->parameters = calloc(most + 3, sizeof *r->parameters);
     if (r->functions == NULL || r->many == NULL || r->leaves == NULL || r->seen == NULL ||
-        r->outputs == NULL || r->parameters == NULL) {
+        r->peeked == NULL || r->outputs == NULL || r->parameters == NULL) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
     TRY(r->backend->load(s->device, code, &r->loaded, e));
@@ -133,6 +135,7 @@ void remote_destroy(struct session *s)
     free(r->many);
     free(r->leaves);
     free(r->seen);
+    free(r->peeked);
     free(r->outputs);
     free(r->parameters);
     free(r);
@@ -284,6 +287,17 @@ struct tensor *remote_leaf(struct session *s, value leaf)
     (void)bring_down(s, m, s->own[leaf.id], session_bytes_of(s, leaf), &r->deferred);
     m->is_host_newer = true; /* the caller may write */
     return &r->seen[leaf.id];
+}
+
+struct tensor *remote_peek(struct session *s, value leaf)
+{
+    struct device_session *r = s->remote;
+    struct tensor *t = &r->peeked[leaf.id];
+    (void)bring_down(s, &r->leaves[leaf.id], s->own[leaf.id], session_bytes_of(s, leaf),
+                     &r->deferred);
+    *t = s->tensors[leaf.id];
+    t->data = s->pointed[leaf.id] != NULL ? s->pointed[leaf.id] : r->leaves[leaf.id].host;
+    return t;
 }
 
 struct tensor remote_output(struct session *s, uint32_t i)

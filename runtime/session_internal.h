@@ -26,6 +26,8 @@ struct session {
     unsigned char **snapshots;        /* by output */
     unsigned char **staging;          /* by update that copies */
     struct contraction_cache *cache;
+    session_watcher *watcher;
+    void *watcher_context;
     struct device *device;         /* NULL: the CPU */
     struct device_session *remote; /* on a device */
 };
@@ -43,6 +45,8 @@ status remote_create(struct session *s, const struct device_code *code, struct e
 void remote_destroy(struct session *s);
 /* After leaves have memory and launches are prepared. */
 status remote_bind(struct session *s, struct error *e);
+/* What a leaf holds, to look at only. */
+struct tensor *remote_peek(struct session *s, value leaf);
 struct tensor *remote_leaf(struct session *s, value leaf);
 status remote_step(struct session *s, struct error *e);
 struct tensor remote_output(struct session *s, uint32_t i);

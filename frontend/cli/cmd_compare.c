@@ -8,11 +8,12 @@
 
 #include "cli.h"
 #include "frontend/compare.h"
+#include "frontend/parting.h"
 
 static const struct option options[] = {
     {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},
     {"policies", "LIST", "policies, comma-separated (default fp32,bf16,fp16)"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
+    {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
@@ -30,6 +31,9 @@ static const struct option options[] = {
     READ_OPTION,
     {"label", "COLUMN", "CSV label column"},
     {"min-accuracy", "A", "fail when a test accuracy is below (default 0)"},
+    {"part", "X",
+     "relative L2 error from which a value counts as parted from the reference (default: 8 times "
+     "the epsilon of the policy's narrow dtype)"},
     {"values", NULL, "print the precision error of every output and gradient"},
     {"json", NULL, "print as JSON lines"},
 };
@@ -76,14 +80,47 @@ static void on_value(void *context, const char *name, const struct closeness *c)
     }
 }
 
+/* kind: fused (against eager) or reference. */
+static void print_parting(const struct precision *p, const char *kind, const char *what,
+                          const char *text)
+{
+    if (p->is_json) {
+        struct json j;
+        json_open(&j);
+        json_text(&j, "policy", p->policy);
+        json_text(&j, "parting", kind);
+        json_text(&j, "at", text);
+        json_close("\n");
+    } else {
+        printf("%s: %s %s\n", p->policy, what, text[0] != '\0' ? text : "no value");
+    }
+}
+
+static status feed_side(struct side *s, const struct tensor *x, const struct tensor *y,
+                        struct error *e)
+{
+    TRY(runner_input(&s->runner, "x", x, e));
+    return y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0
+               ? runner_input(&s->runner, "y", y, e)
+               : ATOLL_OK;
+}
+
+static status open_sides(struct side sides[2], struct job *j, struct error *e)
+{
+    status code = ATOLL_OK;
+    memset(sides, 0, 2 * sizeof *sides);
+    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
+        j->compile.is_eager = sides[i].is_eager = i == 0;
+        code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
+    }
+    return code;
+}
+
 static status step_side(struct side *s, const struct tensor *x, const struct tensor *y,
                         struct error *e)
 {
     double start = seconds_now();
-    TRY(runner_input(&s->runner, "x", x, e));
-    if (y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0) {
-        TRY(runner_input(&s->runner, "y", y, e));
-    }
+    TRY(feed_side(s, x, y, e));
     TRY(runner_step(&s->runner, e));
     s->seconds += seconds_now() - start;
     return ATOLL_OK;
@@ -204,27 +241,67 @@ static status train_both(struct side sides[2], struct split *split, int64_t batc
     return ATOLL_OK;
 }
 
+/* The same steps again from the start, up to the first at which the two sides part, to name the
+ * value. Steps are deterministic, so it is found where the bits were. */
+static status find_parting(struct job *j, struct split *split, int64_t batch, int64_t epochs,
+                           struct parting *parting, struct error *e)
+{
+    struct side sides[2];
+    struct tensor x, y;
+    status code = open_sides(sides, j, e);
+    for (int64_t epoch = 0; epoch < epochs && code == ATOLL_OK && !parting->is_found; epoch++) {
+        split_epoch(split, epoch);
+        for (int64_t row = 0; row < split->n_train && code == ATOLL_OK && !parting->is_found;
+             row += batch) {
+            split_batch(split, row, split->n_train - row < batch ? split->n_train - row : batch, &x,
+                        &y);
+            code = feed_side(&sides[0], &x, &y, e);
+            code = code == ATOLL_OK ? feed_side(&sides[1], &x, &y, e) : code;
+            code = code == ATOLL_OK ? parting_step(&sides[0].runner, &sides[1].runner, parting, e)
+                                    : code;
+        }
+    }
+    runner_free(&sides[0].runner);
+    runner_free(&sides[1].runner);
+    return code;
+}
+
+static status part_tolerance(const struct job *j, const struct arguments *a, double *out,
+                             struct error *e)
+{
+    enum dtype low = j->compile.policy->low != DTYPE_NONE ? j->compile.policy->low : F32;
+    return argument_number(a, "part", 8.0 * dtype_info[low].epsilon, 0.0, 1e9, out, e);
+}
+
 static status compare_policy(struct job *j, struct split *split, const struct arguments *a,
                              int64_t batch, int64_t epochs, struct bit_count *total, double *low,
                              struct error *e)
 {
     struct side sides[2];
     struct bit_count bits = {0};
+    struct parting parting = {0};
     struct precision p = {.prints = argument_flag(a, "values"),
                           .is_json = argument_flag(a, "json")};
     struct tensor x, y;
     int64_t steps = 0;
+    double tolerance;
+    char what[100];
     p.policy = j->compile.policy->name;
     memset(sides, 0, sizeof sides);
     split_epoch(split, 0);
     split_batch(split, 0, split->n_train < batch ? split->n_train : batch, &x, &y);
-    status code =
-        of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e), e);
-    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
-        j->compile.is_eager = i == 0;
-        sides[i].is_eager = i == 0;
-        code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
+    TRY(part_tolerance(j, a, &tolerance, e));
+    status code = of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p,
+                                             tolerance, &parting, e),
+                           e);
+    bool sees_values = j->compile.device == NULL; /* a device shows outputs and leaves only */
+    if (code == ATOLL_OK && sees_values) {
+        snprintf(what, sizeof what,
+                 "first value over relative L2 %.3g from the reference:", tolerance);
+        print_parting(&p, "reference", what, parting.text);
     }
+    parting = (struct parting){0};
+    code = code == ATOLL_OK ? open_sides(sides, j, e) : code;
     code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
         code = test_side(&sides[i], j, split, e);
@@ -234,11 +311,16 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     }
     total->compared += bits.compared;
     total->different += bits.different;
-    if (bits.different > 0 && total->first[0] == '\0') {
-        snprintf(total->first, sizeof total->first, "%.20s: %.100s", p.policy, bits.first);
-    }
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
+    if (code == ATOLL_OK && bits.different > 0 && sees_values) {
+        code = find_parting(j, split, batch, epochs, &parting, e);
+        print_parting(&p, "fused", "fused and eager part at", parting.text);
+    }
+    if (bits.different > 0 && total->first[0] == '\0') {
+        snprintf(total->first, sizeof total->first, "%.20s: %.400s", p.policy,
+                 parting.is_found ? parting.text : bits.first);
+    }
     return code;
 }
 

@@ -11,7 +11,8 @@ static const struct option options[] = {
     {"policy", "P",
      "precision policy: fp32, bf16, fp16, bf16@torch-cuda, ... or a policy file (default fp32)"},
     {"shape", "n=64", "fix symbols to numbers; others stay symbolic"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"optimizer", "TEXT",
+     "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm (default: none)"},
     {"accumulate", "K", "micro-batches a step (default 1)"},
@@ -27,7 +28,7 @@ static const struct option options[] = {
 /* The primitive graph as its text reads back, so that the plan's ids are those of its text. */
 static status reread(const struct graph *g, struct graph **out, struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     graph_print(g, &t, NULL);
     *out = graph_parse(t.data, t.length, "compiled graph", e);

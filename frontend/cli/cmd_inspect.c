@@ -20,10 +20,11 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: simplify (first and last), autocast, islands, train_step, "
-     "decompose"},
+     "print the graph after a pass: capture, simplify (first and last), index_checks, autocast, "
+     "islands, lint, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
-    {"groups", NULL, "print the fusion groups in launch order"},
+    {"groups", NULL,
+     "print the fusion groups in launch order, and why neighbours are not one kernel"},
     {"notes", NULL, "print what the passes decided and why"},
     {"dot", NULL, "print the step as Graphviz"},
 };
@@ -31,12 +32,16 @@ static const struct option options[] = {
 struct inspection {
     const char *after;
     bool wants_kernels;
+    struct compile_options dumping; /* ATOLL_DUMP's own part goes on as well */
 };
 
 static void show_stage(void *context, const char *name, const char *text)
 {
     const struct inspection *i = context;
     bool is_source = strcmp(name, "kernels.c") == 0;
+    if (i->dumping.dump != NULL) {
+        i->dumping.dump(i->dumping.dump_context, name, text);
+    }
     if ((i->after != NULL && strcmp(name, i->after) == 0) || (is_source && i->wants_kernels)) {
         printf("%s%s%s", is_source ? "" : "# after ", is_source ? "" : name, is_source ? "" : "\n");
         fputs(text, stdout);
@@ -59,9 +64,13 @@ static void show_groups(const struct compiled *c)
     }
 }
 
-static void show_notes(const struct notes *notes)
+/* pass NULL: of every pass. */
+static void show_notes(const struct notes *notes, const char *pass)
 {
     for (uint32_t i = 0; i < notes->n; i++) {
+        if (pass != NULL && strcmp(notes->items[i].pass, pass) != 0) {
+            continue;
+        }
         printf("%s: %s%s%s\n", notes->items[i].pass, notes->items[i].node,
                notes->items[i].node[0] != '\0' ? ": " : "", notes->items[i].text);
     }
@@ -69,7 +78,7 @@ static void show_notes(const struct notes *notes)
 
 static void show_graph(const struct graph *g, bool is_dot)
 {
-    struct arena a = {0};
+    struct arena a = SCRATCH_ARENA;
     struct text t = {.arena = &a};
     if (is_dot) {
         graph_dot(g, &t);
@@ -130,7 +139,8 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
 {
     struct job j;
     struct compiled compiled = {0};
-    struct inspection wanted = {argument(a, "after", NULL), argument_flag(a, "kernels")};
+    struct inspection wanted = {.after = argument(a, "after", NULL),
+                                .wants_kernels = argument_flag(a, "kernels")};
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     bool needs_kernels = wanted.wants_kernels || argument_flag(a, "groups");
@@ -139,6 +149,7 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
+    wanted.dumping = j.compile;
     code = code == ATOLL_OK ? check_after(wanted.after, &j.compile, &j.arena, e) : code;
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
@@ -147,9 +158,11 @@ static status inspect_model(const struct arguments *a, struct context *c, struct
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);
+            printf("\nwhy not fused, by the value that one group reads of the other:\n");
+            show_notes(&compiled.notes, "fuse");
         }
         if (argument_flag(a, "notes")) {
-            show_notes(&compiled.notes);
+            show_notes(&compiled.notes, NULL);
         }
         if (is_plain || is_dot) {
             show_graph(compiled.step != NULL ? compiled.step : j.model, is_dot);

@@ -13,7 +13,8 @@ static const struct option options[] = {
     {"data", "FILE",
      "CSV(.gz), NPY, NPZ or safetensors with x and y (CSV: label in the last column)"},
     {"policy", "P", "precision policy (default fp32)"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"optimizer", "TEXT",
+     "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
@@ -64,7 +65,7 @@ static status open_model(struct training *t, const char *path, const struct argu
         struct device_options where = context_devices(c);
         where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
-        return runner_open_plan(&t->runner, path, t->job.compile.device, e);
+        return runner_open_plan_on(&t->runner, path, t->job.compile.device, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));

@@ -122,6 +122,11 @@ static status run(const struct command *c, int argc, char **argv, struct context
     return code;
 }
 
+static void print_line(const char *line)
+{
+    fprintf(stderr, "atoll: %s\n", line);
+}
+
 static bool is_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
@@ -133,6 +138,7 @@ int main(int argc, char **argv)
     struct error e = {0};
     char help[] = "--help", *helping[] = {argv[0], argc > 2 ? argv[2] : NULL, help, NULL};
     context_read(&context);
+    context.print = print_line;
     if (context.help != NULL && strcmp(context.help, "1") == 0) {
         struct arena a = {0};
         struct text t = {.arena = &a};

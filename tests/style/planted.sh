@@ -32,8 +32,22 @@ plant includes runtime/a.c '#include "frontend/context.h"\n'
 plant includes include/atoll/a.h '#include "ir/graph.h"\n'
 plant includes runtime/a.c '#include "../ir/base.h"\n'
 plant getenv runtime/a.c 'char *p = getenv("HOME");\n'
+plant scratch passes/a.c '    struct arena scratch = {0};\n'
 plant sizes ir/a.c "void f(void)\n{\n$(lines 101)}\n"
 plant sizes tests/a.h "$(lines 901)"
+
+mkdir -p "$tree/docs" "$tree/tests/unit"
+cases() { printf '| FC001 | what | %s |\n' "$1" >"$tree/docs/field_cases.md"; }
+echo '"FC001"' >"$tree/tests/unit/test_a.c"
+cases test_a.c
+plant field_cases tests/unit/test_b.c '"FC002"\n'
+for entry in test_b.c -; do
+    cases "$entry"
+    if ATOLL_SOURCE=$tree bash "$here/field_cases.sh" >/dev/null 2>&1; then
+        echo "field_cases.sh let '$entry' through"
+        bad=1
+    fi
+done
 
 # test, file, sed command: the named test must fail on a copy of docs/ and the tables changed so, and pass on it unchanged
 plant_docs() {
