@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PINNED_HEAD = 64 };
+
 static struct cuda_device *of(struct device *base)
 {
     return (struct cuda_device *)base;
@@ -127,7 +129,11 @@ static status cuda_count(const struct device_options *o, int *out, struct error 
 static status cuda_allocate_host(struct device *base, size_t bytes, void **out, struct error *e)
 {
     struct cuda_device *d = of(base);
-    CUDA(d, cuMemAllocHost, NULL, e, out, bytes);
+    ENTER(d, e);
+    void *block = NULL; /* its size stands before what is lent */
+    CUDA(d, cuMemAllocHost, NULL, e, &block, bytes + PINNED_HEAD);
+    memcpy(block, &bytes, sizeof bytes);
+    *out = (char *)block + PINNED_HEAD;
     base->memory.pinned += bytes;
     return ATOLL_OK;
 }
@@ -135,13 +141,19 @@ static status cuda_allocate_host(struct device *base, size_t bytes, void **out, 
 static void cuda_release_host(struct device *base, void *memory)
 {
     if (memory != NULL) {
-        (void)of(base)->api.cuMemFreeHost(memory);
+        void *block = (char *)memory - PINNED_HEAD;
+        size_t bytes;
+        memcpy(&bytes, block, sizeof bytes);
+        base->memory.pinned -= bytes;
+        (void)of(base)->api.cuCtxSetCurrent(of(base)->context);
+        (void)of(base)->api.cuMemFreeHost(block);
     }
 }
 
 static status cuda_uploads_begin(struct device *base, bool is_staged, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     if (is_staged) {
         CUDA(d, cuStreamWaitEvent, "taken", e, d->copies, d->taken, 0);
         return ATOLL_OK;
@@ -178,6 +190,7 @@ static status cuda_uploads_taken(struct device *base, struct error *e)
 static status cuda_uploads_wait(struct device *base, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     if (d->has_uploads) {
         CUDA(d, cuEventSynchronize, "uploaded", e, d->uploaded);
         d->has_uploads = false;
@@ -189,6 +202,7 @@ static status cuda_download(struct device *base, void *to, const void *from, siz
                             struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuMemcpyDtoHAsync, "download", e, to, address_of(from), bytes, d->compute);
     CUDA(d, cuStreamSynchronize, "download", e, d->compute);
     return ATOLL_OK;
@@ -198,6 +212,7 @@ static status cuda_copy(struct device *base, void *to, const void *from, size_t 
                         struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuMemcpyDtoDAsync, "copy", e, address_of(to), address_of(from), bytes, d->compute);
     return ATOLL_OK;
 }
@@ -205,6 +220,7 @@ static status cuda_copy(struct device *base, void *to, const void *from, size_t 
 static status cuda_wait(struct device *base, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuStreamSynchronize, "copies", e, d->copies);
     CUDA(d, cuStreamSynchronize, "compute", e, d->compute);
     d->has_uploads = false;
@@ -226,6 +242,7 @@ static unsigned int grid_of(const struct cuda_device *d, const struct device_lau
 static status cuda_launch(struct device *base, const struct device_launch *l, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuLaunchKernel, l->symbol, e, (CUfunction)l->function, grid_of(d, l), 1, 1, l->block_x,
          l->block_y, 1, 0, d->compute, l->parameters, NULL);
     return ATOLL_OK;
@@ -235,6 +252,7 @@ static status cuda_contract(struct device *base, const struct contraction *c, co
                             const void *b, const void *bias, void *out, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     if (d->blas == NULL) {
         TRY(cublaslt_open(d->libcublaslt, base, d->allows_tf32, &d->blas, e));
     }
@@ -246,6 +264,7 @@ static status cuda_contract(struct device *base, const struct contraction *c, co
 static status cuda_record_begin(struct device *base, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuStreamBeginCapture, "step", e, d->compute, ATOLL_CUDA_CAPTURE_THREAD);
     return ATOLL_OK;
 }
@@ -266,6 +285,7 @@ static status cuda_record_end(struct device *base, void **out, struct error *e)
 static status cuda_replay(struct device *base, void *recording, struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuGraphLaunch, "step", e, (CUgraphExec)recording, d->compute);
     return ATOLL_OK;
 }

@@ -28,9 +28,13 @@ struct cuda_device {
     bool allows_tf32;
 };
 
-/* Makes the device's context the thread's, and checks a call of it. */
+/* A checked call of the driver, from a function that returns status. */
 #define CUDA(d, call, subject, e, ...)                                                             \
     TRY(cuda_check(&(d)->api, (d)->api.call(__VA_ARGS__), #call, subject, e))
+
+/* Makes the device's context the calling thread's: another thread, or another device, may have been
+ * at work since. First in every entry of the backend. */
+#define ENTER(d, e) CUDA(d, cuCtxSetCurrent, NULL, e, (d)->context)
 
 status cuda_allocate(struct device *base, size_t bytes, void **out, struct error *e);
 void cuda_release(struct device *base, void *memory);

@@ -48,6 +48,7 @@ status cuda_allocate(struct device *base, size_t bytes, void **out, struct error
     struct cuda_device *d = (struct cuda_device *)base;
     size_t size = (larger(bytes, 1) + 511) / 512 * 512;
     struct cuda_block *found = find_free(d, size);
+    ENTER(d, e);
     if (found == NULL) {
         if (d->n_blocks == d->block_capacity) {
             uint32_t capacity = 2 * d->block_capacity + 64;

@@ -105,6 +105,7 @@ static status load_unit(struct cuda_device *d, const struct device_code *code, u
 status cuda_load(struct device *base, const struct device_code *code, void **out, struct error *e)
 {
     struct cuda_device *d = (struct cuda_device *)base;
+    ENTER(d, e);
     struct cuda_loaded *l = calloc(1, sizeof *l + code->n_units * sizeof l->modules[0]);
     if (l == NULL) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");

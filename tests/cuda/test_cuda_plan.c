@@ -2,6 +2,7 @@
  * the CPU; a plan without code for either says so; sections that do not fit are refused. */
 #include "cuda_suite.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include "atoll/plan.h"
@@ -106,6 +107,37 @@ START_TEST(device_is_cpu)
 }
 END_TEST
 
+static void *step_elsewhere(void *context)
+{
+    step(context, 5, 2);
+    return NULL;
+}
+
+/* Two plans at once, one of them stepped by another thread than the one that opened it. */
+START_TEST(threads_and_plans)
+{
+    static const char *const archs[] = {"sm_90"};
+    atoll_error e = {0};
+    atoll_plan *plans[2] = {NULL, NULL};
+    atoll_place where = place();
+    atoll_view a, b;
+    pthread_t thread;
+    write_plan(archs, 1, true);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_msg(atoll_plan_open_on(path, &where, &plans[i], &e) == ATOLL_OK, "%s", e.text);
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, step_elsewhere, plans[1]), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    step(plans[0], 5, 2);
+    ck_assert_int_eq(atoll_plan_output(plans[0], "p", &a, &e), ATOLL_OK);
+    ck_assert_int_eq(atoll_plan_output(plans[1], "p", &b, &e), ATOLL_OK);
+    same_view(&a, &b);
+    atoll_plan_close(plans[0]);
+    step(plans[1], 5, 3);
+    atoll_plan_close(plans[1]);
+}
+END_TEST
+
 START_TEST(no_code_for_it)
 {
     static const char *const archs[] = {"sm_120"};
@@ -158,6 +190,7 @@ END_TEST
 static void fill(TCase *tc)
 {
     tcase_add_test(tc, device_is_cpu);
+    tcase_add_test(tc, threads_and_plans);
     tcase_add_test(tc, no_code_for_it);
     tcase_add_test(tc, only_for_the_device);
     tcase_add_test(tc, bad_devices);
