@@ -68,6 +68,11 @@ static bool is_set(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
+static const char *text_or_null(const char *text)
+{
+    return is_set(text) ? text : NULL;
+}
+
 static void warn_once(void *context, const char *text)
 {
     struct context *c = context;
@@ -82,10 +87,11 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
 {
     o->warn = warn_once;
     o->warn_context = c;
-    o->cc.compiler = is_set(c->cc) ? c->cc : NULL;
-    o->cc.temporary = is_set(c->temporary) ? c->temporary : NULL;
-    o->disabled = is_set(c->disable) ? c->disable : NULL;
-    o->stop_after = is_set(c->stop_after) ? c->stop_after : NULL;
+    o->cc.compiler = text_or_null(c->cc);
+    o->cc.temporary = text_or_null(c->temporary);
+    o->libnvrtc = text_or_null(c->libnvrtc);
+    o->disabled = text_or_null(c->disable);
+    o->stop_after = text_or_null(c->stop_after);
     o->checks = is_set(c->check) && strcmp(c->check, "0") != 0;
     if (is_set(c->log) && c->print != NULL) {
         warn_unknown(c);
@@ -116,9 +122,15 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
     return ATOLL_OK;
 }
 
+struct device_options context_devices(const struct context *c)
+{
+    return (struct device_options){.libcuda = text_or_null(c->libcuda),
+                                   .libcublaslt = text_or_null(c->libcublaslt)};
+}
+
 void context_help(struct text *t)
 {
-#define X(name, member, doc) text_add(t, "%-15s %s\n", #name, doc);
+#define X(name, member, doc) text_add(t, "%-17s %s\n", #name, doc);
 #include "frontend/env.def"
 #undef X
 }

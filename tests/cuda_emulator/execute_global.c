@@ -1,0 +1,213 @@
+/* Global memory as kernels see it: every access is checked against the state bytes (bounds,
+ * lifetime, written or not) and the last writers (other blocks of this launch, operations of other
+ * streams that nothing orders before this one). Invariant: a store leaves state and writer behind.
+ */
+#include "executor.h"
+
+#include <string.h>
+
+#include "cuda_types.h"
+#include "stream_order.h"
+
+static bool is_before(const struct launch *l, uint32_t op)
+{
+    return op <= l->floor || (l->ordering && order_before(l->ordering, op));
+}
+
+/* ---- 32 lanes at once ---- */
+
+static bool state_allows(const uint8_t *state, uint32_t bytes, enum access access)
+{
+    uint32_t bad = 0;
+    if (access == ACCESS_READ) {
+        for (uint32_t i = 0; i < bytes; i++) {
+            bad |= state[i] ^ BYTE_READY;
+        }
+    } else {
+        for (uint32_t i = 0; i < bytes; i++) {
+            bad |= (state[i] & (uint32_t)~BYTE_WRITTEN) ^ BYTE_ALLOCATED;
+        }
+    }
+    return !bad;
+}
+
+bool global_range(struct warp *w, const struct instruction *in, uint64_t address, uint32_t bytes,
+                  enum access access)
+{
+    const struct launch *l = w->block->launch;
+    if (!device_in_range(address, bytes) || address % GRANULE) {
+        return false;
+    }
+    uint64_t offset = address - device_memory.base;
+    uint8_t *state = device_memory.state + offset;
+    uint64_t *cells = device_memory.cells + offset / GRANULE;
+    uint32_t *readers = device_memory.readers + offset / GRANULE;
+    uint64_t own = CELL(l->op, w->block->number), floor = CELL(l->floor, UINT32_MAX);
+    if (!state_allows(state, bytes, access)) {
+        return false;
+    }
+    uint32_t n = bytes / GRANULE, suspicious = 0;
+    uint64_t own_is_fine = in->is_noncoherent ? 0 : own; /* 0 is below any floor */
+    for (uint32_t i = 0; i < n; i++) {
+        suspicious |= (cells[i] > floor) & (cells[i] != own_is_fine);
+    }
+    if (access == ACCESS_READ) {
+        for (uint32_t i = 0; i < n && !suspicious; i++) {
+            readers[i] = l->op;
+        }
+        return !suspicious;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        suspicious |= (readers[i] > l->floor) & (readers[i] != l->op);
+    }
+    if (suspicious) {
+        return false;
+    }
+    memset(state, BYTE_READY, bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        cells[i] = own;
+    }
+    return true;
+}
+
+/* ---- lane by lane, with words for what is wrong ---- */
+
+static bool address_is_good(struct warp *w, const struct instruction *in, uint32_t lane,
+                            uint64_t address, uint32_t bytes, enum access access)
+{
+    char where[200];
+    const char *verb = access == ACCESS_READ    ? "reads"
+                       : access == ACCESS_WRITE ? "writes"
+                                                : "updates";
+    if (address % bytes) {
+        device_describe(address, where, sizeof where);
+        warp_report(w, in, lane, FINDING_MISALIGNED, "%s %u bytes at 0x%llx, no multiple of %u: %s",
+                    verb, bytes, (unsigned long long)address, bytes, where);
+        warp_stop(w, CUDA_ERROR_MISALIGNED_ADDRESS);
+        return false;
+    }
+    uint64_t offset = address - device_memory.base;
+    bool is_inside = device_in_range(address, bytes);
+    for (uint32_t i = 0; i < bytes; i++) {
+        uint8_t state = is_inside ? device_memory.state[offset + i] : 0;
+        if (state & BYTE_ALLOCATED) {
+            continue;
+        }
+        device_describe(address + i, where, sizeof where);
+        enum finding_kind kind = device_is_freed(address + i) ? FINDING_USE_AFTER_FREE
+                                 : state == BYTE_PROMISED     ? FINDING_STREAM_ORDER
+                                                              : FINDING_OUT_OF_BOUNDS;
+        warp_report(w, in, lane, kind, "%s %u bytes at 0x%llx: %s%s", verb, bytes,
+                    (unsigned long long)address, where,
+                    state == BYTE_PROMISED ? ", whose allocation in its stream has not run yet"
+                                           : "");
+        warp_stop(w, CUDA_ERROR_ILLEGAL_ADDRESS);
+        return false;
+    }
+    return true;
+}
+
+static void check_written(struct warp *w, const struct instruction *in, uint32_t lane,
+                          uint64_t address, uint32_t bytes)
+{
+    const uint8_t *state = device_memory.state + (address - device_memory.base);
+    for (uint32_t i = 0; i < bytes; i++) {
+        if (!(state[i] & BYTE_WRITTEN)) {
+            char where[200];
+            device_describe(address + i, where, sizeof where);
+            warp_report(w, in, lane, FINDING_UNINITIALIZED,
+                        "reads %u bytes at 0x%llx that nothing wrote: %s", bytes,
+                        (unsigned long long)address, where);
+            return;
+        }
+    }
+}
+
+/* The last writer of a granule against this access. */
+static void check_writer(struct warp *w, const struct instruction *in, uint32_t lane,
+                         uint64_t address, uint64_t cell, bool is_part, enum access access)
+{
+    const struct launch *l = w->block->launch;
+    uint32_t op = CELL_OP(cell), block = CELL_BLOCK(cell);
+    char where[200];
+    if (op != l->op) {
+        if (!is_before(l, op) && !is_part) {
+            device_describe(address, where, sizeof where);
+            warp_report(w, in, lane, FINDING_STREAM_ORDER,
+                        "%s 0x%llx, last written by operation %u of another stream that no event "
+                        "or synchronization "
+                        "orders before this one (operation %u): %s",
+                        access == ACCESS_READ ? "reads" : "overwrites", (unsigned long long)address,
+                        op, l->op, where);
+        }
+        return;
+    }
+    bool is_own = block == w->block->number || block == BLOCK_UNKNOWN || is_part;
+    if (block == BLOCK_ATOMIC) {
+        is_own = access == ACCESS_ATOMIC;
+    }
+    if (is_own && !(in->is_noncoherent && access == ACCESS_READ)) {
+        return;
+    }
+    device_describe(address, where, sizeof where);
+    warp_report(
+        w, in, lane, FINDING_GLOBAL_RACE, "%s 0x%llx, which %s of the same launch has written: %s",
+        access == ACCESS_READ ? (is_own ? "reads through the read-only cache" : "reads") : "writes",
+        (unsigned long long)address,
+        block == BLOCK_ATOMIC ? "an atomic"
+        : is_own              ? "a thread"
+                              : "another block",
+        where);
+}
+
+/* The last reader of a granule against this write. */
+static void check_reader(struct warp *w, const struct instruction *in, uint32_t lane,
+                         uint64_t address, uint32_t reader)
+{
+    const struct launch *l = w->block->launch;
+    char where[200];
+    if (reader != l->op && !is_before(l, reader)) {
+        device_describe(address, where, sizeof where);
+        warp_report(w, in, lane, FINDING_STREAM_ORDER,
+                    "overwrites 0x%llx, which operation %u of another stream read and no event or "
+                    "synchronization orders "
+                    "before this one (operation %u): %s",
+                    (unsigned long long)address, reader, l->op, where);
+    }
+}
+
+uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t lane,
+                       uint64_t address, uint32_t bytes, enum access access)
+{
+    if (!address_is_good(w, in, lane, address, bytes, access)) {
+        return NULL;
+    }
+    uint64_t offset = address - device_memory.base;
+    if (access != ACCESS_WRITE) {
+        check_written(w, in, lane, address, bytes);
+    }
+    uint64_t own =
+        CELL(w->block->launch->op, access == ACCESS_ATOMIC ? BLOCK_ATOMIC : w->block->number);
+    bool is_part = bytes < GRANULE;
+    for (uint64_t at = offset / GRANULE; at <= (offset + bytes - 1) / GRANULE; at++) {
+        uint64_t *cell = &device_memory.cells[at], last = __atomic_load_n(cell, __ATOMIC_RELAXED);
+        if (last != own || in->is_noncoherent) {
+            check_writer(w, in, lane, address, last, is_part, access);
+        }
+        uint32_t *reader = &device_memory.readers[at];
+        if (access == ACCESS_READ) {
+            __atomic_store_n(reader, w->block->launch->op, __ATOMIC_RELAXED);
+        } else {
+            if (!is_part) {
+                check_reader(w, in, lane, address, __atomic_load_n(reader, __ATOMIC_RELAXED));
+            }
+            bool is_shared = is_part && CELL_OP(last) == CELL_OP(own) && last != own;
+            __atomic_store_n(cell, is_shared ? CELL(CELL_OP(own), BLOCK_UNKNOWN) : own,
+                             __ATOMIC_RELAXED);
+        }
+    }
+    if (access != ACCESS_READ) {
+        memset(device_memory.state + offset, BYTE_READY, bytes);
+    }
+    return device_memory.storage + offset;
+}
