@@ -68,11 +68,6 @@ static bool is_set(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-static const char *text_or_null(const char *text)
-{
-    return is_set(text) ? text : NULL;
-}
-
 static void warn_once(void *context, const char *text)
 {
     struct context *c = context;
@@ -87,11 +82,11 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
 {
     o->warn = warn_once;
     o->warn_context = c;
-    o->cc.compiler = text_or_null(c->cc);
-    o->cc.temporary = text_or_null(c->temporary);
-    o->libnvrtc = text_or_null(c->libnvrtc);
-    o->disabled = text_or_null(c->disable);
-    o->stop_after = text_or_null(c->stop_after);
+    o->cc.compiler = is_set(c->cc) ? c->cc : NULL;
+    o->cc.temporary = is_set(c->temporary) ? c->temporary : NULL;
+    o->libnvrtc = is_set(c->libnvrtc) ? c->libnvrtc : NULL;
+    o->disabled = is_set(c->disable) ? c->disable : NULL;
+    o->stop_after = is_set(c->stop_after) ? c->stop_after : NULL;
     o->checks = is_set(c->check) && strcmp(c->check, "0") != 0;
     if (is_set(c->log) && c->print != NULL) {
         warn_unknown(c);
@@ -124,8 +119,8 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
 
 struct device_options context_devices(const struct context *c)
 {
-    return (struct device_options){.libcuda = text_or_null(c->libcuda),
-                                   .libcublaslt = text_or_null(c->libcublaslt)};
+    return (struct device_options){.libcuda = is_set(c->libcuda) ? c->libcuda : NULL,
+                                   .libcublaslt = is_set(c->libcublaslt) ? c->libcublaslt : NULL};
 }
 
 void context_help(struct text *t)

@@ -173,7 +173,13 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
     return runner_from(r, seed, e);
 }
 
-status runner_open_plan(struct runner *r, const char *path, struct device *device, struct error *e)
+status runner_open_plan(struct runner *r, const char *path, struct error *e)
+{
+    return runner_open_plan_on(r, path, NULL, e);
+}
+
+status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+                           struct error *e)
 {
     *r = (struct runner){.device = device};
     TRY(plan_read(path, true, &r->file, e));

@@ -31,7 +31,10 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 /* The same over compiled, which is taken over. */
 status runner_from(struct runner *r, uint64_t seed, struct error *e);
 /* From a plan file: fused, with the plan's first state. */
-status runner_open_plan(struct runner *r, const char *path, struct device *device, struct error *e);
+status runner_open_plan(struct runner *r, const char *path, struct error *e);
+/* The same on a device. */
+status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+                           struct error *e);
 void runner_free(struct runner *r);
 
 /* The primitive graph the runner executes. */

@@ -161,6 +161,14 @@ status cached_compile(const char *directory, const struct cc_options *o, const c
 
 /* ---- CUDA ---- */
 
+/* An entry of this user's that is sound. */
+static bool open_entry(const char *path, const char *kind, struct container *out)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_uid == geteuid() &&
+           container_open(path, kind, out, NULL) == ATOLL_OK;
+}
+
 static void *copy_of(const struct section *s)
 {
     void *copy = s != NULL ? malloc(s->size + 1) : NULL;
@@ -171,20 +179,12 @@ static void *copy_of(const struct section *s)
     return copy;
 }
 
-/* An entry of this user's that is sound. */
-static bool open_entry(const char *path, const char *kind, struct container *out)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && info.st_uid == geteuid() &&
-           container_open(path, kind, out, NULL) == ATOLL_OK;
-}
-
 bool cached_image_load(const char *directory, uint64_t key, struct nvrtc_image *out)
 {
     char path[4096];
     struct container c;
     *out = (struct nvrtc_image){0};
-    if (directory == NULL || directory[0] == '\0') {
+    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL)) {
         return false;
     }
     snprintf(path, sizeof path, "%s/%016" PRIx64 ".cuda", directory, key);
@@ -209,7 +209,8 @@ void cached_image_store(const char *directory, uint64_t key, const struct nvrtc_
     char path[4096];
     struct section sections[] = {{.name = "cubin", .data = image->cubin, .size = image->cubin_size},
                                  {.name = "ptx", .data = image->ptx, .size = image->ptx_size}};
-    if (directory == NULL || directory[0] == '\0' || image->cubin == NULL || image->ptx == NULL) {
+    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL) ||
+        image->cubin == NULL || image->ptx == NULL) {
         return;
     }
     make_directories(directory);

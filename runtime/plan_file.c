@@ -309,15 +309,15 @@ static status load(struct plan_file *out, const char *name, const struct section
                     "the plan on this machine",
                     name, missing);
     }
-    if (library->size == 0 && out->cuda.n_archs > 0) {
-        return ATOLL_OK; /* made for devices only: session_step says so on the CPU */
-    }
     struct error why = {0};
     if (library->size > 0) {
         out->library = library_open(library->data, library->size, name, &why);
         if (out->library == NULL) {
             return fail(e, why.code, "%s", why.text);
         }
+    }
+    if (library->size == 0 && out->cuda.n_archs > 0) {
+        return ATOLL_OK; /* made for devices only: session_step says so on the CPU */
     }
     return program_link(&out->program, out->library != NULL ? find_kernel : find_nothing,
                         out->library, &why) == ATOLL_OK

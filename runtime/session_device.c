@@ -22,7 +22,7 @@ struct device_session {
     struct mirror *leaves;  /* by node id */
     struct mirror *outputs; /* by output */
     struct tensor *seen;    /* by node id: leaves as the host sees them */
-    struct tensor peeked;   /* the last one looked at */
+    struct tensor *peeked;  /* the same, for a look at them */
     void **many;            /* by launch: the kernel for its call of many tensors, or NULL */
     void *tables, *host_tables;
     size_t table_bytes;
@@ -94,10 +94,11 @@ status remote_create(struct session *s, const struct device_code *code, struct e
     r->many = calloc(s->p->n_launches + 1, sizeof *r->many);
     r->leaves = calloc(n, sizeof *r->leaves);
     r->seen = calloc(n, sizeof *r->seen);
+    r->peeked = calloc(n, sizeof *r->peeked);
     r->outputs = calloc(s->p->graph->n_outputs + 1, sizeof *r->outputs);
     r->parameters = calloc(most + 3, sizeof *r->parameters);
     if (r->functions == NULL || r->many == NULL || r->leaves == NULL || r->seen == NULL ||
-        r->outputs == NULL || r->parameters == NULL) {
+        r->peeked == NULL || r->outputs == NULL || r->parameters == NULL) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
     TRY(r->backend->load(s->device, code, &r->loaded, e));
@@ -134,6 +135,7 @@ void remote_destroy(struct session *s)
     free(r->many);
     free(r->leaves);
     free(r->seen);
+    free(r->peeked);
     free(r->outputs);
     free(r->parameters);
     free(r);
@@ -290,13 +292,12 @@ struct tensor *remote_leaf(struct session *s, value leaf)
 struct tensor *remote_peek(struct session *s, value leaf)
 {
     struct device_session *r = s->remote;
-    struct mirror *m = &r->leaves[leaf.id];
-    r->peeked = s->tensors[leaf.id];
-    r->peeked.data = s->pointed[leaf.id] != NULL ? s->pointed[leaf.id] : m->host;
-    if (s->pointed[leaf.id] == NULL) {
-        (void)bring_down(s, m, s->own[leaf.id], session_bytes_of(s, leaf), &r->deferred);
-    }
-    return &r->peeked;
+    struct tensor *t = &r->peeked[leaf.id];
+    (void)bring_down(s, &r->leaves[leaf.id], s->own[leaf.id], session_bytes_of(s, leaf),
+                     &r->deferred);
+    *t = s->tensors[leaf.id];
+    t->data = s->pointed[leaf.id] != NULL ? s->pointed[leaf.id] : r->leaves[leaf.id].host;
+    return t;
 }
 
 struct tensor remote_output(struct session *s, uint32_t i)

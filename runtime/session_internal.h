@@ -45,9 +45,9 @@ status remote_create(struct session *s, const struct device_code *code, struct e
 void remote_destroy(struct session *s);
 /* After leaves have memory and launches are prepared. */
 status remote_bind(struct session *s, struct error *e);
-struct tensor *remote_leaf(struct session *s, value leaf);
-/* What the next step will read as the leaf, to look at only; valid until the next call. */
+/* What a leaf holds, to look at only. */
 struct tensor *remote_peek(struct session *s, value leaf);
+struct tensor *remote_leaf(struct session *s, value leaf);
 status remote_step(struct session *s, struct error *e);
 struct tensor remote_output(struct session *s, uint32_t i);
 

@@ -110,8 +110,7 @@ static status open_sides(struct side sides[2], struct job *j, struct error *e)
     status code = ATOLL_OK;
     memset(sides, 0, 2 * sizeof *sides);
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
-        j->compile.is_eager = i == 0;
-        sides[i].is_eager = i == 0;
+        j->compile.is_eager = sides[i].is_eager = i == 0;
         code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
     }
     return code;
@@ -295,7 +294,8 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     status code = of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p,
                                              tolerance, &parting, e),
                            e);
-    if (code == ATOLL_OK) {
+    bool sees_values = j->compile.device == NULL; /* a device shows outputs and leaves only */
+    if (code == ATOLL_OK && sees_values) {
         snprintf(what, sizeof what,
                  "first value over relative L2 %.3g from the reference:", tolerance);
         print_parting(&p, "reference", what, parting.text);
@@ -313,7 +313,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     total->different += bits.different;
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
-    if (code == ATOLL_OK && bits.different > 0) {
+    if (code == ATOLL_OK && bits.different > 0 && sees_values) {
         code = find_parting(j, split, batch, epochs, &parting, e);
         print_parting(&p, "fused", "fused and eager part at", parting.text);
     }

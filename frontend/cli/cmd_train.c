@@ -65,7 +65,7 @@ static status open_model(struct training *t, const char *path, const struct argu
         struct device_options where = context_devices(c);
         where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
-        return runner_open_plan(&t->runner, path, t->job.compile.device, e);
+        return runner_open_plan_on(&t->runner, path, t->job.compile.device, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));

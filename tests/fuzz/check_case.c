@@ -29,10 +29,10 @@ struct check {
     struct runner eager, fused;
     struct record initial, steps; /* kept leaves before the first step; what eager gave, in order */
     struct record first;          /* steps of the first number of threads */
-    uint64_t
-        refusals[MAX_REFUSALS];    /* by step: the text with which eager refused an index, hashed */
     bool has_contraction, has_f64; /* f64: functions whose last bits are the platform's */
     struct runner unfused;         /* on the device, one op at a time */
+    uint64_t
+        refusals[MAX_REFUSALS]; /* by step: the text with which eager refused an index, hashed */
 };
 
 static void __attribute__((format(printf, 3, 4)))

@@ -223,7 +223,7 @@ START_TEST(plan_there_and_back)
     char path[128];
     snprintf(path, sizeof path, "%s/runner.plan", small_directory());
     ck_assert_msg(small_plan(path, &e) == ATOLL_OK, "%s", e.text);
-    ck_assert_msg(runner_open_plan(&from_plan, path, NULL, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(runner_open_plan(&from_plan, path, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_int_eq(small_feed(&from_plan, &e), ATOLL_OK);
     open_small(&r, false, 1);
     same_leaves(&r, &from_plan);
@@ -232,7 +232,7 @@ START_TEST(plan_there_and_back)
     }
     runner_free(&r);
     runner_free(&from_plan);
-    ck_assert_int_eq(runner_open_plan(&from_plan, "/nonexistent.plan", NULL, &e), ATOLL_NOT_FOUND);
+    ck_assert_int_eq(runner_open_plan(&from_plan, "/nonexistent.plan", &e), ATOLL_NOT_FOUND);
     runner_free(&from_plan);
 }
 END_TEST
