@@ -322,8 +322,8 @@ START_TEST(no_file)
     ck_assert_int_eq(atoll_plan_open("/nonexistent.plan", &p, &e), ATOLL_NOT_FOUND);
     ck_assert_ptr_null(p);
     ck_assert_ptr_nonnull(strstr(e.text, "/nonexistent.plan"));
-    ck_assert_int_eq(atoll_plan_open("/", &p, NULL), ATOLL_IO);
-    ck_assert_int_eq(atoll_plan_open("/dev/null", &p, NULL), ATOLL_IO);
+    ck_assert_int_eq(atoll_plan_open("/", &p, NULL), ATOLL_FORMAT);
+    ck_assert_int_eq(atoll_plan_open("/dev/null", &p, NULL), ATOLL_FORMAT);
 }
 END_TEST
 
