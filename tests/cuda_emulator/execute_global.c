@@ -35,7 +35,7 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
                   enum access access)
 {
     const struct launch *l = w->block->launch;
-    if (!device_in_range(address, bytes) || address % GRANULE) {
+    if (!device_in_range(address, bytes) || address % GRANULE || bytes % GRANULE) {
         return false;
     }
     uint64_t offset = address - device_memory.base;
