@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/peers/bare_onednn.h"
 #include "frontend/runner.h"
 #include "ir/parse.h"
 
@@ -53,7 +54,7 @@ static void fill(struct tensor *t, int64_t classes)
     for (int64_t i = 0; i < tensor_count(t); i++) {
         if (t->dtype == I64) {
             ((int64_t *)t->data)[i] = i * 7 % classes;
-        } else {
+        } else if (t->dtype == F32) {
             ((float *)t->data)[i] = (float)(i * 37 % 101) / 101.0f - 0.5f;
         }
     }
@@ -145,7 +146,7 @@ static void bench_step(const char *name, const char *text, const char *policy, i
            "\"cold_compile_s\": %.3f, "
            "\"warm_compile_s\": %.4f, \"kernels\": %u, \"launches\": %u},\n",
            name, policy, tf * 1e6, ts * 1e6, ts / tf, cold, from_disk, fused.compiled.n_kernels,
-           fused.compiled.program.n_launches);
+           program_calls(&fused.compiled.program));
     runner_free(&fused);
     runner_free(&eager);
     graph_destroy(g);
@@ -206,7 +207,7 @@ static void bench_kernel(const char *name, const char *text, double bytes, int64
     double speed = bytes / median(times, REPEATS), triad = median(triads, REPEATS);
     printf("  \"%s\": {\"gb_per_s\": %.1f, \"triad_gb_per_s\": %.1f, \"share_of_triad\": %.3f, "
            "\"launches\": %u}%s\n",
-           name, speed / 1e9, triad / 1e9, speed / triad, r.compiled.program.n_launches, end);
+           name, speed / 1e9, triad / 1e9, speed / triad, program_calls(&r.compiled.program), end);
     runner_free(&r);
     graph_destroy(g);
 }
@@ -226,7 +227,46 @@ static void bench_dispatch(void)
         times[i] = time_steps(&r, 20000);
     }
     printf("  \"dispatch\": {\"us\": %.3f, \"launches\": %u},\n", median(times, REPEATS) * 1e6,
-           r.compiled.program.n_launches);
+           program_calls(&r.compiled.program));
+    runner_free(&r);
+    graph_destroy(g);
+}
+
+/* Ours and oneDNN's own call in turn, each long enough to be past the clock's grain. */
+static void bench_linear(int64_t m, int64_t k, int64_t n)
+{
+    char text[400];
+    snprintf(
+        text, sizeof text,
+        "graph @linear(%%x: bf16[%lld,%lld] input, %%w: bf16[%lld,%lld] param, %%b: bf16[%lld] "
+        "param) { %%y = linear(%%x, %%w, %%b) return y=%%y }",
+        (long long)m, (long long)k, (long long)n, (long long)k, (long long)n);
+    struct error e = {0};
+    struct graph *g = parse(text);
+    struct compile_options o = {0};
+    struct runner r = {0};
+    struct bare_linear *bare = bare_linear_create(m, k, n);
+    double ours[MAX_TIMES], theirs[MAX_TIMES];
+    if (runner_open(&r, g, &o, 1, &e) != ATOLL_OK) {
+        die("linear", &e);
+    }
+    if (bare != NULL) {
+        bind(&r, 1, 2);
+        bare_linear_run(bare);
+        for (int i = 0; i < REPEATS; i++) {
+            ours[i] = time_steps(&r, 20);
+            double start = now();
+            for (int s = 0; s < 20; s++) {
+                bare_linear_run(bare);
+            }
+            theirs[i] = (now() - start) / 20;
+        }
+        double t = median(ours, REPEATS), b = median(theirs, REPEATS);
+        printf("  \"linear_bf16_%lldx%lldx%lld\": {\"us\": %.1f, \"onednn_us\": %.1f, "
+               "\"share_of_onednn\": %.3f},\n",
+               (long long)m, (long long)k, (long long)n, t * 1e6, b * 1e6, b / t);
+        bare_linear_destroy(bare);
+    }
     runner_free(&r);
     graph_destroy(g);
 }
@@ -243,6 +283,10 @@ int main(void)
     bench_step("mlp", mlp, "fp32", 256);
     bench_step("mlp", mlp, "bf16", 256);
     bench_dispatch();
+    bench_linear(64, 128, 128);
+    bench_linear(64, 256, 512);
+    bench_linear(512, 1024, 1024);
+    bench_linear(256, 4096, 1024);
     int64_t n = 1 << 24;
     bench_kernel("chain_f32",
                  "graph @chain(%x: f32[16777216] input, %z: f32[16777216] buffer) { %a = mul(%x, "

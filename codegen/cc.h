@@ -8,7 +8,7 @@ struct cc_options {
     const char *compiler;  /* NULL: "cc" from the PATH */
     const char *temporary; /* directory for the build's files; NULL: /tmp */
     const char *march;     /* NULL: "native" */
-    const char *optimise;  /* NULL: "-O3"; changes no value */
+    const char *optimise;  /* NULL: "-O2"; changes no value */
 };
 
 /* Compiles n translation units (each of size sizes[i]) at once and links one shared object; *out is

@@ -67,7 +67,7 @@ void emit_decode(struct text *t, const struct kernel *k, uint32_t from, uint32_t
     }
 }
 
-static void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
+void emit_index(struct text *t, const struct kernel *k, const struct index_map *m)
 {
     bool is_first = m->offset.factor == 0;
     if (!is_first) {
@@ -274,8 +274,8 @@ static void emit_helper(struct text *t, enum op op, enum dtype compute)
     const struct op_row *row = &op_info[op];
     uint32_t n = row->kind == REDUCTION ? 2 : row->max_operands;
     const char *type = emit_type(compute);
-    text_add(t, "static inline %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type,
-             row->name, emit_suffix(compute), op == OP_where ? "int32_t" : type);
+    text_add(t, "A_FN %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type, row->name,
+             emit_suffix(compute), op == OP_where ? "int32_t" : type);
     if (n > 1) {
         text_add(t, ", %s b", type);
     }
@@ -346,7 +346,7 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
         "#define A_INF_F32 __builtin_inff()\n#define A_INF_F64 __builtin_inf()\n"
         "#define A_NAN_F32 __builtin_nanf(\"\")\n#define A_NAN_F64 __builtin_nan(\"\")\n");
     text_add(t, "%s\n%s\n%s\n", prelude_convert, prelude_math, prelude_philox);
-    text_add(t, "static inline float normal_at(uint64_t seed, uint64_t stream, uint64_t i)\n{\n"
+    text_add(t, "A_FN float normal_at(uint64_t seed, uint64_t stream, uint64_t i)\n{\n"
                 "    return normal_f32(random_u32(seed, stream, 2 * i), random_u32(seed, stream, 2 "
                 "* i + 1));\n}\n");
     for (uint32_t c = 0; c < ARRAY_LEN(computes); c++) {
@@ -363,10 +363,41 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
     }
 }
 
+/* The entry of a flat kernel: all its tensors in one call. The blocks of a chain are dealt out over
+ * every tensor, so that small ones do not wait for large ones; reductions share out their own
+ * chunks.
+ */
+static void emit_tensors(struct text *t, const struct kernel *k, const char *name, bool is_chain)
+{
+    text_add(t, "void %s(void *const *p, const int64_t *d, const int64_t *n, int64_t count)\n{\n",
+             name);
+    if (!is_chain) {
+        text_add(
+            t,
+            "    for (int64_t t = 0; t < count; t++) {\n        %s_one(p + t * %u, d, n[t]);\n "
+            "   }\n}\n",
+            name, k->n_args);
+        return;
+    }
+    text_add(t,
+             "    int64_t blocks = 0;\n    for (int64_t t = 0; t < count; t++) { blocks += (n[t] + "
+             "8191) / 8192; }\n#pragma omp parallel for schedule(static) if (blocks > 4)\n    for "
+             "(int64_t b = 0; b < blocks; b++) {\n        int64_t t = 0, at = b;\n"
+             "        for (; at >= (n[t] + 8191) / 8192; t++) { at -= (n[t] + 8191) / 8192; }\n"
+             "        const int64_t lo = at * 8192, hi = lo + 8192 < n[t] ? lo + 8192 : n[t];\n");
+    text_add(t, "        %s_part(p + t * %u, d, n[t], lo, hi);\n    }\n}\n", name, k->n_args);
+}
+
 void emit_kernel_c(struct text *t, const struct kernel *k, const char *name)
 {
-    text_add(t, "\n/* %s */\nvoid %s(void *const *p, const int64_t *d, int64_t n)\n{\n", k->comment,
-             name);
+    bool is_flat_chain = k->is_flat && k->n_phases == 1;
+    const char *head = is_flat_chain ? "_part(void *const *p, const int64_t *d, int64_t n, int64_t "
+                                       "lo, int64_t hi)"
+                       : k->is_flat
+                           ? "_one(void *const *p, const int64_t *d, int64_t n)"
+                           : "(void *const *p, const int64_t *d, const int64_t *n, int64_t count)";
+    text_add(t, "\n/* %s */\n%svoid %s%s\n{\n", k->comment, k->is_flat ? "static " : "", name,
+             head);
     emit_args(t, k);
     text_add(t, "    (void)p; (void)d; (void)n;\n");
     if (k->kind == GROUP_COLUMN) {
@@ -375,4 +406,7 @@ void emit_kernel_c(struct text *t, const struct kernel *k, const char *name)
         emit_row(t, k);
     }
     text_add(t, "}\n");
+    if (k->is_flat) {
+        emit_tensors(t, k, name, is_flat_chain);
+    }
 }

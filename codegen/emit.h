@@ -9,6 +9,8 @@ const char *emit_type(enum dtype t); /* of a variable: float, double, int64_t, i
 const char *emit_storage(enum dtype t); /* of memory */
 const char *emit_suffix(enum dtype compute);
 void emit_dim(struct text *t, const struct kernel *k, struct dim d);
+/* The element a map points at, out of x<axis>. */
+void emit_index(struct text *t, const struct kernel *k, const struct index_map *m);
 /* Product of axes [from, to); "1" when empty. */
 void emit_count(struct text *t, const struct kernel *k, uint32_t from, uint32_t to);
 /* Declares x<axis> for axes [from, to) out of the linear index `var`. */

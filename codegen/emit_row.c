@@ -250,6 +250,31 @@ static void emit_lines(struct row_emitter *r, uint32_t phase, enum line line, co
     }
 }
 
+/* While a row is worked on from the cache, the next one is fetched: its loads stand a row further.
+ * Only long static rows, one line of memory each, gain by it. */
+static void emit_prefetch(struct row_emitter *r, uint32_t phase, const char *indent)
+{
+    const struct kernel *k = r->k;
+    if (phase != 1 || k->is_flat || k->rank != 2 || k->n_axes != 1 || r->length < 2 * LANES) {
+        return;
+    }
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        const struct inst *inst = &k->insts[i];
+        if (inst->kind != INST_LOAD || inst->is_row || inst->ready > 0 ||
+            !dim_is(inst->map.stride[1], 1) || inst->map.stride[0].factor == 0) {
+            continue;
+        }
+        text_add(r->t,
+                 "%s    for (int q = 0; q < %u; q += %u) { const int64_t x1 = b + q; "
+                 "__builtin_prefetch(&p%u[",
+                 indent, lanes_of(r), 64 / dtype_info[inst->dtype].bytes, inst->arg);
+        emit_index(r->t, k, &inst->map);
+        text_add(r->t, "] + ");
+        emit_dim(r->t, k, inst->map.stride[0]);
+        text_add(r->t, "); }\n");
+    }
+}
+
 /* The 128-lane walk over elements [lo, hi). */
 static void emit_lane_loop(struct row_emitter *r, uint32_t phase, const char *lo, const char *hi,
                            const char *indent)
@@ -257,6 +282,7 @@ static void emit_lane_loop(struct row_emitter *r, uint32_t phase, const char *lo
     text_add(r->t, "%sfor (int64_t b = %s; b < %s; b += %u) {\n", indent, lo, hi, lanes_of(r));
     text_add(r->t, "%s    const int m = %s - b < %u ? (int)(%s - b) : %u;\n", indent, hi,
              lanes_of(r), hi, lanes_of(r));
+    emit_prefetch(r, phase, indent);
     text_add(r->t,
              "#pragma omp simd\n%s    for (int l = 0; l < m; l++) {\n%s        const int64_t i = b "
              "+ l;\n",
@@ -315,12 +341,14 @@ static void emit_plain_loop(struct row_emitter *r, uint32_t phase, const char *i
 {
     struct text *t = r->t;
     if (r->k->is_flat) {
-        text_add(t, "#pragma omp parallel for schedule(static) if (n > 32768)\n"
-                    "    for (int64_t lo = 0; lo < n; lo += 8192) {\n"
-                    "        const int64_t hi = lo + 8192 < n ? lo + 8192 : n;\n#pragma omp simd\n"
-                    "        for (int64_t i = lo; i < hi; i++) {\n");
+        bool is_part = r->k->n_phases == 1; /* the caller deals out the blocks */
+        text_add(t, "%s#pragma omp simd\n        for (int64_t i = lo; i < hi; i++) {\n",
+                 is_part ? ""
+                         : "#pragma omp parallel for schedule(static) if (n > 32768)\n"
+                           "    for (int64_t lo = 0; lo < n; lo += 8192) {\n"
+                           "        const int64_t hi = lo + 8192 < n ? lo + 8192 : n;\n");
         emit_body(r, phase, "            ", "");
-        text_add(t, "        }\n    }\n");
+        text_add(t, "        }\n%s", is_part ? "" : "    }\n");
         return;
     }
     text_add(t, "#pragma omp simd\n%sfor (int64_t i = 0; i < K; i++) {\n", indent);
@@ -365,7 +393,7 @@ static void emit_phases(struct row_emitter *r, const char *indent)
 
 void emit_row(struct text *t, const struct kernel *k)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct row_emitter r = {.k = k, .t = t, .length = 1};
     for (uint32_t i = k->first_axis; i < k->first_axis + k->n_axes; i++) {
         r.length =

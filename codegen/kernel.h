@@ -67,9 +67,10 @@ struct kernel {
     const char *comment; /* the ops it stands for */
 };
 
-/* A generated kernel: p are the arguments' pointers in args order, d the symbols' values by id, n
- * the flat length. */
-typedef void kernel_fn(void *const *p, const int64_t *d, int64_t n);
+/* A generated kernel, once for each of count tensors (the parameters of an optimizer step; 1 unless
+ * the kernel is flat): p are their arguments' pointers in args order, one tensor after another, d
+ * the symbols' values by id, n the tensors' flat lengths. */
+typedef void kernel_fn(void *const *p, const int64_t *d, const int64_t *n, int64_t count);
 
 /* Group to kernel; everything is allocated in arena. Kinds ROW and COLUMN only. is_relaxed: f16 and
  * bf16 results stay in f32 inside the kernel and round when stored (a cast to f8 always rounds: it

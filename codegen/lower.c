@@ -321,7 +321,7 @@ static const char *describe(const struct lowering *l)
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
                     bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct lowering l = {.g = g,
                          .p = p,
                          .group = &p->groups[group],

@@ -26,6 +26,7 @@ void compare_tensors(struct bit_count *count, const char *name, const struct ten
             continue;
         }
         if (count->different++ == 0) {
+            count->first_index = i;
             snprintf(count->first, sizeof count->first, "%.60s[%lld]: %.9g and %.9g", name,
                      (long long)i, dtype_load(a->dtype, p), dtype_load(b->dtype, q));
         }
@@ -109,14 +110,19 @@ static status set_batch(struct runner *r, const struct tensor *x, const struct t
 
 static status compare_opened(struct runner *policy, struct runner *reference,
                              const struct tensor *x, const struct tensor *y,
-                             closeness_report *report, void *context, struct error *e)
+                             closeness_report *report, void *context, double tolerance,
+                             struct parting *parting, struct error *e)
 {
     struct eval oracle = {0};
+    struct recording rec = {0};
     const struct graph *g = runner_graph(reference);
     TRY(set_batch(policy, x, y, e));
     TRY(set_batch(reference, x, y, e));
-    TRY(runner_step(policy, e));
-    status code = run_oracle(reference, &oracle, e);
+    status code = recording_step(&rec, policy, e);
+    code = code == ATOLL_OK ? run_oracle(reference, &oracle, e) : code;
+    if (code == ATOLL_OK && parting != NULL) {
+        parting_from_reference(&rec, runner_graph(policy), &oracle, tolerance, parting);
+    }
     for (uint32_t i = 0; code == ATOLL_OK && i < g->n_outputs; i++) {
         struct tensor t = runner_output(policy, g->outputs[i].name);
         if (t.data != NULL && dtype_is_float(t.dtype)) {
@@ -125,12 +131,13 @@ static status compare_opened(struct runner *policy, struct runner *reference,
         }
     }
     eval_end(&oracle);
+    recording_free(&rec);
     return code;
 }
 
 status compare_precision(const struct graph *model, const struct compile_options *o, uint64_t seed,
                          const struct tensor *x, const struct tensor *y, closeness_report *report,
-                         void *context, struct error *e)
+                         void *context, double tolerance, struct parting *parting, struct error *e)
 {
     struct runner policy = {0}, reference = {0};
     struct compile_options options = *o;
@@ -141,7 +148,9 @@ status compare_precision(const struct graph *model, const struct compile_options
     status code = runner_open(&policy, model, &options, seed, e);
     options.policy = NULL;
     code = code == ATOLL_OK ? runner_open(&reference, model, &options, seed, e) : code;
-    code = code == ATOLL_OK ? compare_opened(&policy, &reference, x, y, report, context, e) : code;
+    code = code == ATOLL_OK
+               ? compare_opened(&policy, &reference, x, y, report, context, tolerance, parting, e)
+               : code;
     runner_free(&policy);
     runner_free(&reference);
     return code;

@@ -3,13 +3,14 @@
 #ifndef ATOLL_FRONTEND_COMPARE_H
 #define ATOLL_FRONTEND_COMPARE_H
 
-#include "frontend/runner.h"
+#include "frontend/parting.h"
 
 /* Counts of elements compared and of those whose bits differ (a NaN equals any NaN; -0 and +0
  * differ). */
 struct bit_count {
     uint64_t compared, different;
-    char first[128]; /* the first value that differs, or "" */
+    char first[512];     /* the first value that differs, or "" */
+    int64_t first_index; /* its element */
 };
 void compare_tensors(struct bit_count *count, const char *name, const struct tensor *a,
                      const struct tensor *b);
@@ -27,10 +28,11 @@ struct closeness compare_to_reference(const struct tensor *t, const double *refe
 
 /* Precision error of a policy on one batch: loss and gradients of the eager run against the f64
  * oracle on the model without any policy, from the same parameters. report(context, name,
- * closeness) is called for each output. */
+ * closeness) is called for each output; parting, when not NULL, says which named value is the first
+ * whose relative L2 error is above tolerance. */
 typedef void closeness_report(void *context, const char *name, const struct closeness *c);
 status compare_precision(const struct graph *model, const struct compile_options *o, uint64_t seed,
                          const struct tensor *x, const struct tensor *y, closeness_report *report,
-                         void *context, struct error *e);
+                         void *context, double tolerance, struct parting *parting, struct error *e);
 
 #endif

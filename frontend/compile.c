@@ -7,6 +7,7 @@
 
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/decompose.h"
 #include "runtime/cache.h"
 
 static double now(void)
@@ -20,22 +21,160 @@ struct stage {
     const char *name;
     pass_fn *pass;
     bool needs_policy, needs_train, needs_gradients;
+    bool is_optional; /* a program can do without it */
 };
 
 static const struct stage PIPELINE[] = {
-    {.name = "simplify", .pass = simplify_pass},
-    {.name = "autocast", .pass = autocast_pass, .needs_policy = true},
-    {.name = "islands", .pass = islands_pass, .needs_policy = true},
+    {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "index_checks", .pass = index_checks_pass},
+    {.name = "autocast", .pass = autocast_pass, .needs_policy = true, .is_optional = true},
+    {.name = "islands", .pass = islands_pass, .needs_policy = true, .is_optional = true},
+    {.name = "lint", .pass = lint_pass, .is_optional = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "decompose", .pass = decompose_pass},
-    {.name = "simplify", .pass = simplify_pass},
+    {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
 };
+
+/* ---- passes left out ---- */
+
+bool list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = list; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        if (n == length && memcmp(p, name, n) == 0) {
+            return true;
+        }
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* stop_after is one name, the passes left out are a list. */
+static status check_list(const char *list, bool wants_optional, struct error *e)
+{
+    if (list != NULL && !wants_optional && strchr(list, ',') != NULL) {
+        return fail(e, ATOLL_USAGE, "'%s': expected one pass to stop after", list);
+    }
+    for (const char *p = list; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        bool is_known = false, is_optional = false;
+        for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
+            bool is_it = strlen(PIPELINE[i].name) == n && memcmp(p, PIPELINE[i].name, n) == 0;
+            is_known = is_known || is_it;
+            is_optional = is_optional || (is_it && PIPELINE[i].is_optional);
+        }
+        if (!is_known) {
+            return fail(e, ATOLL_USAGE,
+                        "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
+                        "autodiff, train_step, decompose or fuse",
+                        (int)n, p);
+        }
+        if (wants_optional && !is_optional) {
+            return fail(e, ATOLL_USAGE,
+                        "pass %.*s cannot be left out: no program without it; expected simplify, "
+                        "autocast, islands, lint or fuse",
+                        (int)n, p);
+        }
+        p += n + (p[n] == ',');
+    }
+    return ATOLL_OK;
+}
+
+/* Left out by name, or as standing behind the pass to stop after. */
+static bool is_left_out(const struct compile_options *o, uint32_t stage)
+{
+    bool is_behind = false;
+    for (uint32_t i = 0; o->stop_after != NULL && i < stage; i++) {
+        is_behind = is_behind || strcmp(PIPELINE[i].name, o->stop_after) == 0;
+    }
+    return PIPELINE[stage].is_optional &&
+           (is_behind || list_has(o->disabled, PIPELINE[stage].name));
+}
+
+/* ---- what there is to tell ---- */
+
+static void tell(const struct compiled *c, const char *category, struct text *t)
+{
+    if (t->data != NULL) {
+        c->log(c->log_context, category, t->data);
+    }
+    t->length = 0;
+}
+
+/* The notes from number `first` on. */
+static void log_notes(const struct compiled *c, uint32_t first)
+{
+    struct arena scratch = SCRATCH_ARENA;
+    struct text t = {.arena = &scratch};
+    for (uint32_t i = first; c->log != NULL && i < c->notes.n; i++) {
+        const struct note *n = &c->notes.items[i];
+        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0;
+        if (is_precision || strcmp(n->pass, "fuse") == 0) {
+            text_add(&t, "%s: %s%s%s", n->pass, n->node, n->node[0] != '\0' ? ": " : "", n->text);
+            tell(c, is_precision ? "precision" : "fusion", &t);
+        }
+    }
+    arena_free(&scratch);
+}
+
+static void log_program(const struct compiled *c, const char *cache)
+{
+    static const char *const kinds[] = {"rows", "columns", "contraction", "single"};
+    struct arena scratch = SCRATCH_ARENA;
+    struct text t = {.arena = &scratch};
+    uint32_t in_place = 0;
+    for (uint32_t i = 0; i < c->partition.n_groups; i++) {
+        const struct group *g = &c->partition.groups[i];
+        value last = g->members[g->n_members - 1];
+        text_add(&t, "group %u, %s: %s", i, kinds[g->kind],
+                 c->symbols[i] != NULL ? c->kernels[i].comment
+                                       : op_info[graph_node(c->primitive, last)->op].name);
+        tell(c, "fusion", &t);
+        if (c->symbols[i] != NULL) {
+            text_add(&t, "group %u is %s: %u instructions, %u phases, %u arguments", i,
+                     c->symbols[i], c->kernels[i].n_insts, c->kernels[i].n_phases,
+                     c->kernels[i].n_args);
+            tell(c, "kernels", &t);
+        }
+    }
+    text_add(&t, "%u kernels for %u groups, %s in %.3f s (cache: %s)", c->n_kernels,
+             c->partition.n_groups, c->is_from_cache ? "loaded" : "compiled", c->seconds_compiler,
+             cache != NULL ? cache : "none");
+    tell(c, "kernels", &t);
+    for (uint32_t i = 0; i < c->primitive->n_updates; i++) {
+        in_place += c->program.is_in_place[i];
+    }
+    text_add(&t, "%u of %u updates in place", in_place, c->primitive->n_updates);
+    tell(c, "memory", &t);
+    arena_free(&scratch);
+}
+
+/* ---- passes ---- */
+
+static bool is_run(const struct stage *s, const struct compile_options *o)
+{
+    return s->pass != NULL && !is_left_out(o, (uint32_t)(s - PIPELINE)) &&
+           !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
+           !(s->needs_gradients && !o->wants_gradients);
+}
+
+const char *compile_pass_name(const struct compile_options *o, uint32_t i)
+{
+    for (uint32_t at = 0; at < ARRAY_LEN(PIPELINE); at++) {
+        if (is_run(&PIPELINE[at], o) && i-- == 0) {
+            return PIPELINE[at].name;
+        }
+    }
+    return NULL;
+}
 
 static void dump_graph(const struct compile_options *o, const char *name, const struct graph *g)
 {
     if (o->dump != NULL) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH_ARENA;
         struct text t = {.arena = &scratch};
         graph_print(g, &t, NULL);
         o->dump(o->dump_context, name, t.data);
@@ -49,37 +188,38 @@ static status run_passes(const struct graph *model, const struct compile_options
     struct pass_options options = {
         .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
     struct graph *now_graph = NULL;
+    dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
         const struct stage *s = &PIPELINE[i];
-        bool lacks_policy = s->needs_policy && o->policy == NULL;
-        bool lacks_train = s->needs_train && o->train == NULL;
-        if (lacks_policy || lacks_train || (s->needs_gradients && !o->wants_gradients)) {
+        if (!is_run(s, o)) {
             continue;
         }
         const struct graph *in = now_graph != NULL ? now_graph : model;
-        if (s->pass == decompose_pass) {
-            out->step = now_graph;
+        if (s->pass == decompose_pass && now_graph != NULL) {
+            out->step = graph_keep(now_graph);
         }
-        struct graph *next = graph_like(in);
+        struct graph *next = graph_temporary(in);
         status code = s->pass(in, next, &options, &out->notes);
         if (now_graph != out->step) {
             graph_destroy(now_graph);
         }
         now_graph = next;
         if (code != ATOLL_OK) {
-            fail(e, code, "%s: %s", s->name, next->error.text);
+            bool is_named = strncmp(next->error.text, s->name, strlen(s->name)) == 0;
+            fail(e, code, "%s%s%s", is_named ? "" : s->name, is_named ? "" : ": ",
+                 next->error.text);
             graph_destroy(next);
             return code;
         }
         dump_graph(o, s->name, next);
         if (graph_verify(next, e) !=
             ATOLL_OK) { /* a pass of ours left a graph that breaks a rule, or the model does */
-            out->primitive = next;
+            out->primitive = graph_keep(next);
             return e != NULL ? e->code : ATOLL_VERIFY;
         }
     }
-    out->primitive = now_graph;
-    return ATOLL_OK;
+    out->primitive = graph_keep(now_graph);
+    return o->checks ? primitive_verify(out->primitive, e) : ATOLL_OK;
 }
 
 /* ---- kernels to one library ---- */
@@ -163,7 +303,16 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     uint32_t n = write_units(c, unique, units);
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
-    return cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library, &c->is_from_cache, e);
+    struct error warning = {0};
+    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
+                                 &c->is_from_cache, &warning, e);
+    if (warning.code != ATOLL_OK) {
+        note_add(&c->notes, "cache", "", "%s", warning.text);
+        if (o->warn != NULL) {
+            o->warn(o->warn_context, warning.text);
+        }
+    }
+    return code;
 }
 
 static void *find_kernel(void *context, const char *symbol)
@@ -174,7 +323,9 @@ static void *find_kernel(void *context, const char *symbol)
 static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
 {
     double start = now();
-    struct fuse_options fuse_options = {.is_off = o->is_unfused};
+    struct fuse_options fuse_options = {.is_off = o->is_unfused ||
+                                                  is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
+    uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
     uint32_t n = out->partition.n_groups;
     out->kernels = ARENA_ARRAY(&out->arena, struct kernel, n + 1);
@@ -191,17 +342,19 @@ static status build_program(struct compiled *out, const struct compile_options *
     }
     TRY(program_build(out->primitive, &out->partition, out->kernels, out->symbols, &out->program,
                       e));
+    if (out->log != NULL) {
+        log_notes(out, n_notes);
+        log_program(out, o->cache);
+    }
     return out->n_kernels > 0 ? program_link(&out->program, find_kernel, out->library, e)
                               : ATOLL_OK;
 }
 
-/* Everything in between allocates from arenas that `out` owns, so running out of memory leaves by
- * the recovery point. */
-static status recovering(struct compiled *out, struct error *e, status (*work)(void *context),
-                         void *context)
+/* What lies in between allocates from arenas that `out` owns and from scratch arenas: both are
+ * freed when memory runs out. */
+static status recovering(struct error *e, status (*work)(void *context), void *context)
 {
     struct recovery r;
-    (void)out;
     if (arena_recover(&r)) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory while compiling");
     }
@@ -221,8 +374,11 @@ static status whole_job(void *context)
 {
     struct job *j = context;
     double start = now();
+    TRY(check_list(j->o->disabled, true, j->e));
+    TRY(check_list(j->o->stop_after, false, j->e));
     TRY(run_passes(j->model, j->o, j->out, j->e));
     j->out->seconds_passes = now() - start;
+    log_notes(j->out, 0);
     return j->o->is_eager ? ATOLL_OK : build_program(j->out, j->o, j->e);
 }
 
@@ -235,20 +391,20 @@ static status second_half(void *context)
 status compile_graph(const struct graph *model, const struct compile_options *o,
                      struct compiled *out, struct error *e)
 {
-    *out = (struct compiled){0};
+    *out = (struct compiled){.log = o->log, .log_context = o->log_context};
     struct job job = {model, o, out, e};
     if (model->error.code != ATOLL_OK) {
         return fail(e, model->error.code, "%s", model->error.text);
     }
-    return recovering(out, e, whole_job, &job);
+    return recovering(e, whole_job, &job);
 }
 
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    *out = (struct compiled){.primitive = primitive};
+    *out = (struct compiled){.primitive = primitive, .log = o->log, .log_context = o->log_context};
     struct job job = {NULL, o, out, e};
-    return recovering(out, e, second_half, &job);
+    return recovering(e, second_half, &job);
 }
 
 void compiled_free(struct compiled *c)

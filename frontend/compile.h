@@ -10,6 +10,9 @@
 #include "runtime/library.h"
 #include "runtime/program.h"
 
+/* fusion, precision, memory, kernels */
+typedef void log_fn(void *context, const char *category, const char *line);
+
 struct compile_options {
     const struct policy *policy;       /* NULL: fp32 */
     const struct train_options *train; /* NULL: the graph as it is */
@@ -22,6 +25,14 @@ struct compile_options {
     void (*dump)(void *context, const char *name,
                  const char *text); /* each stage's text, or NULL */
     void *dump_context;
+    const char *disabled;   /* passes to leave out, comma-separated; NULL: none */
+    const char *stop_after; /* after this pass only those that a program cannot do without */
+    bool
+        checks; /* a runner compares each fused launch with eager (strict rounding), at each step */
+    log_fn *log; /* what was decided, a line at a time, by category; or NULL */
+    void *log_context;
+    void (*warn)(void *context, const char *text); /* one line about what went another way */
+    void *warn_context;
 };
 
 struct compiled {
@@ -38,8 +49,15 @@ struct compiled {
     struct notes notes;
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
+    log_fn *log; /* of the options */
+    void *log_context;
 };
 
+/* Whether a comma-separated list (may be NULL) has the name. */
+bool list_has(const char *list, const char *name);
+
+/* The name of the i-th pass that these options run; NULL behind the last. */
+const char *compile_pass_name(const struct compile_options *o, uint32_t i);
 /* out is zeroed first; compiled_free it in either case. */
 status compile_graph(const struct graph *model, const struct compile_options *o,
                      struct compiled *out, struct error *e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void context_read(struct context *c)
 {
@@ -28,12 +29,71 @@ static void dump_stage(void *context, const char *name, const char *text)
     }
 }
 
-void context_apply(struct context *c, struct compile_options *o)
+/* ---- ATOLL_LOG ---- */
+
+static const char *const categories[] = {"fusion", "precision", "memory", "kernels", "all"};
+
+static void warn_unknown(const struct context *c)
 {
-    o->cc.compiler = c->cc != NULL && c->cc[0] != '\0' ? c->cc : NULL;
-    o->cc.temporary = c->temporary != NULL && c->temporary[0] != '\0' ? c->temporary : NULL;
+    for (const char *p = c->log; *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++) {
+            is_known = is_known || (strlen(categories[i]) == n && memcmp(p, categories[i], n) == 0);
+        }
+        if (!is_known) {
+            char line[200];
+            snprintf(line, sizeof line,
+                     "ATOLL_LOG: no category '%.*s'; there are fusion, precision, memory, kernels "
+                     "and all",
+                     n < 60 ? (int)n : 60, p);
+            c->print(line);
+        }
+        p += n + (p[n] == ',');
+    }
+}
+
+static void log_line(void *context, const char *category, const char *text)
+{
+    const struct context *c = context;
+    if (list_has(c->log, category) || list_has(c->log, "all")) {
+        char line[600];
+        snprintf(line, sizeof line, "%s: %s", category, text);
+        c->print(line);
+    }
+}
+
+static bool is_set(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+static void warn_once(void *context, const char *text)
+{
+    struct context *c = context;
+    uint64_t hash = hash_text(text, 0);
+    if (hash != c->warned) {
+        fprintf(stderr, "atoll: warning: %s\n", text);
+        c->warned = hash;
+    }
+}
+
+status context_apply(struct context *c, struct compile_options *o, struct error *e)
+{
+    o->warn = warn_once;
+    o->warn_context = c;
+    o->cc.compiler = is_set(c->cc) ? c->cc : NULL;
+    o->cc.temporary = is_set(c->temporary) ? c->temporary : NULL;
+    o->disabled = is_set(c->disable) ? c->disable : NULL;
+    o->stop_after = is_set(c->stop_after) ? c->stop_after : NULL;
+    o->checks = is_set(c->check) && strcmp(c->check, "0") != 0;
+    if (is_set(c->log) && c->print != NULL) {
+        warn_unknown(c);
+        o->log = log_line;
+        o->log_context = c;
+    }
     if (c->cache == NULL) {
-        bool has_xdg = c->xdg_cache != NULL && c->xdg_cache[0] != '\0';
+        bool has_xdg = is_set(c->xdg_cache);
         snprintf(c->cache_path, sizeof c->cache_path, "%s%s/atoll",
                  has_xdg           ? c->xdg_cache
                  : c->home != NULL ? c->home
@@ -45,10 +105,15 @@ void context_apply(struct context *c, struct compile_options *o)
     }
     if (c->dump != NULL && c->dump[0] != '\0') {
         mkdir(c->dump, 0777);
+        if (access(c->dump, W_OK | X_OK) != 0) {
+            return fail(e, ATOLL_IO, "ATOLL_DUMP: %s is no directory that can be written: %s",
+                        c->dump, strerror(errno));
+        }
         c->n_dumped = 0;
         o->dump = dump_stage;
         o->dump_context = c;
     }
+    return ATOLL_OK;
 }
 
 void context_help(struct text *t)

@@ -11,11 +11,14 @@ struct context {
     char cache_path[1024];
     char dump_path[1024];
     uint32_t n_dumped;
+    void (*print)(const char *line); /* where log lines and warnings go; NULL: nowhere */
+    uint64_t warned;                 /* hash of the last warning: each is printed once */
 };
 
 void context_read(struct context *c);
-/* Compiler, cache and dumping of a compilation as the environment asks for. */
-void context_apply(struct context *c, struct compile_options *o);
+/* Compiler, cache, warnings (on stderr) and dumping of a compilation as the environment asks for.
+ * IO when ATOLL_DUMP is no directory that can be written. */
+status context_apply(struct context *c, struct compile_options *o, struct error *e);
 /* One line a knob, into t. */
 void context_help(struct text *t);
 

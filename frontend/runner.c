@@ -3,9 +3,11 @@
  * same bits. */
 #include "runner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/parting.h"
 #include "runtime/eager.h"
 #include "runtime/init.h"
 #include "runtime/kept.h"
@@ -86,9 +88,65 @@ status runner_from(struct runner *r, uint64_t seed, struct error *e)
         if (r->session == NULL) {
             return e->code;
         }
-        TRY(session_bind(r->session, r->symbols, e));
+        TRY(runner_bind(r, r->symbols, e));
     }
     return init_leaves(r, seed, e);
+}
+
+/* ---- each launch against eager ---- */
+
+/* The eager side's tensors. */
+static void release(struct runner *r)
+{
+    const struct graph *g = r->compiled.primitive;
+    for (uint32_t i = 1; r->leaves != NULL && i < g->n_nodes; i++) {
+        free(r->leaves[i].data);
+    }
+    for (uint32_t i = 0; r->outputs != NULL && i < g->n_outputs; i++) {
+        free(r->outputs[i].data);
+    }
+    free(r->leaves);
+    free(r->leaf_capacity);
+    free(r->outputs);
+    free(r->output_capacity);
+    contraction_cache_destroy(r->cache);
+}
+
+static status open_twin(struct runner *r, uint64_t seed, struct error *e)
+{
+    r->twin = calloc(1, sizeof *r->twin);
+    if (r->twin == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    r->twin->is_eager = true;
+    r->twin->compiled.primitive = r->compiled.primitive; /* lent */
+    return runner_from(r->twin, seed, e);
+}
+
+static void close_twin(struct runner *r)
+{
+    if (r->twin != NULL) {
+        release(r->twin);
+        free(r->twin);
+    }
+}
+
+static status checked_step(struct runner *r, struct error *e)
+{
+    struct parting parting;
+    const struct graph *g = runner_graph(r);
+    TRY(runner_bind(r->twin, r->symbols, e));
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        if (is_kept(&g->nodes[i]) || g->nodes[i].op == OP_input) {
+            struct tensor *to = &r->twin->leaves[i], *from = session_leaf(r->session, (value){i});
+            TRY(fit(r->twin, (value){i}, to, &r->twin->leaf_capacity[i], e));
+            memcpy(to->data, from->data, tensor_bytes(from));
+        }
+    }
+    TRY(parting_step(r->twin, r, &parting, e));
+    return parting.is_found
+               ? fail(e, ATOLL_CHECK_FAILED, "a fused launch differs from eager: %s", parting.text)
+               : ATOLL_OK;
 }
 
 status runner_open(struct runner *r, const struct graph *model, const struct compile_options *o,
@@ -96,7 +154,8 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 {
     *r = (struct runner){.is_eager = o->is_eager};
     TRY(compile_graph(model, o, &r->compiled, e));
-    return runner_from(r, seed, e);
+    TRY(runner_from(r, seed, e));
+    return o->checks && !o->is_eager && !o->is_relaxed ? open_twin(r, seed, e) : ATOLL_OK;
 }
 
 status runner_open_plan(struct runner *r, const char *path, struct error *e)
@@ -145,19 +204,9 @@ status runner_load(struct runner *r, const char *path, int64_t *steps, struct er
 
 void runner_free(struct runner *r)
 {
-    const struct graph *g = r->compiled.primitive;
+    close_twin(r);
     session_destroy(r->session);
-    for (uint32_t i = 1; r->leaves != NULL && i < g->n_nodes; i++) {
-        free(r->leaves[i].data);
-    }
-    for (uint32_t i = 0; r->outputs != NULL && i < g->n_outputs; i++) {
-        free(r->outputs[i].data);
-    }
-    free(r->leaves);
-    free(r->leaf_capacity);
-    free(r->outputs);
-    free(r->output_capacity);
-    contraction_cache_destroy(r->cache);
+    release(r);
     if (r->file.graph != NULL) {
         r->compiled.primitive = NULL;
         r->compiled.step = NULL;
@@ -168,10 +217,26 @@ void runner_free(struct runner *r)
     *r = (struct runner){0};
 }
 
+static void log_memory(const struct runner *r)
+{
+    char line[200];
+    snprintf(line, sizeof line, "peak %zu bytes of intermediates, %zu bytes of leaves",
+             session_peak_bytes(r->session), session_leaf_bytes(r->session));
+    r->compiled.log(r->compiled.log_context, "memory", line);
+}
+
 status runner_bind(struct runner *r, const int64_t *symbols, struct error *e)
 {
     memmove(r->symbols, symbols, sizeof r->symbols);
-    return r->is_eager ? ATOLL_OK : session_bind(r->session, r->symbols, e);
+    if (r->is_eager) {
+        return ATOLL_OK;
+    }
+    size_t before = session_peak_bytes(r->session);
+    TRY(session_bind(r->session, r->symbols, e));
+    if (r->compiled.log != NULL && session_peak_bytes(r->session) != before) {
+        log_memory(r);
+    }
+    return ATOLL_OK;
 }
 
 struct tensor *runner_leaf(struct runner *r, const char *name)
@@ -202,10 +267,16 @@ status runner_input(struct runner *r, const char *name, const struct tensor *t, 
         fits = dim_value(d, symbols) == t->shape[i];
     }
     if (!fits) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH_ARENA;
+        struct text found = {.arena = &scratch};
+        text_add(&found, "%s[", dtype_info[t->dtype].name);
+        for (uint32_t i = 0; i < t->rank; i++) {
+            text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)t->shape[i]);
+        }
         fail(e, ATOLL_SHAPE,
-             "%%%s: expected %s, found %s of rank %u; hint: check the data's dtype and columns",
-             name, graph_type(g, v, &scratch), dtype_info[t->dtype].name, t->rank);
+             "%%%s: expected %s, found %s]; hint: check the data's dtype and columns, and the "
+             "number of rows where the first size is fixed",
+             name, graph_type(g, v, &scratch), found.data);
         arena_free(&scratch);
         return e->code;
     }
@@ -235,7 +306,7 @@ static void pass_probe(void *context, value v, const struct tensor *t)
 status runner_step(struct runner *r, struct error *e)
 {
     if (!r->is_eager) {
-        TRY(session_step(r->session, e));
+        TRY(r->twin != NULL ? checked_step(r, e) : session_step(r->session, e));
         r->peak_bytes = session_peak_bytes(r->session);
         return ATOLL_OK;
     }

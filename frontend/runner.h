@@ -20,6 +20,7 @@ struct runner {
     size_t peak_bytes;
     void (*probe)(void *context, value v, const struct tensor *t); /* eager: sees every value */
     void *probe_context;
+    struct runner *twin; /* checks on: an eager runner of the same graph, stepped beside */
 };
 
 /* Compiles and allocates; leaves are initialised from their init texts with `seed`. runner_free in

@@ -44,9 +44,54 @@ struct arena_block {
 
 static _Thread_local struct recovery *recovery_point;
 static _Thread_local uint64_t fail_countdown;
+/* Scratch arenas that hold memory, newest first. The list is never walked but on the way out of
+ * memory, when all their frames still stand. */
+static _Thread_local struct arena *newest_scratch;
+static _Thread_local uint64_t last_serial;
+
+static void enlist(struct arena *a)
+{
+    a->serial = ++last_serial;
+    a->older = newest_scratch;
+    a->newer = NULL;
+    if (newest_scratch != NULL) {
+        newest_scratch->newer = a;
+    }
+    newest_scratch = a;
+}
+
+static void delist(struct arena *a)
+{
+    if (a->newer != NULL) {
+        a->newer->older = a->older;
+    } else {
+        newest_scratch = a->older;
+    }
+    if (a->older != NULL) {
+        a->older->newer = a->newer;
+    }
+    a->older = a->newer = NULL;
+}
+
+void arena_hold(struct arena *a)
+{
+    if (!a->is_scratch && a->blocks != NULL) {
+        enlist(a);
+    }
+    a->is_scratch = true;
+}
+
+void arena_keep(struct arena *a)
+{
+    if (a->is_scratch && a->blocks != NULL) {
+        delist(a);
+    }
+    a->is_scratch = false;
+}
 
 void arena_recover_begin(struct recovery *r)
 {
+    r->serial = last_serial;
     r->outer = recovery_point;
     recovery_point = r;
 }
@@ -69,6 +114,9 @@ static _Noreturn void out_of_memory(void)
         abort();
     }
     recovery_point = r->outer;
+    while (newest_scratch != NULL && newest_scratch->serial > r->serial) {
+        arena_free(newest_scratch);
+    }
     longjmp(r->point, 1);
 }
 
@@ -110,6 +158,9 @@ void *arena_alloc(struct arena *a, size_t size)
             fresh->next = block;
             a->blocks = fresh;
         }
+        if (block == NULL && a->is_scratch) {
+            enlist(a);
+        }
         block = fresh;
         at = 0;
     }
@@ -120,12 +171,17 @@ void *arena_alloc(struct arena *a, size_t size)
 
 void arena_free(struct arena *a)
 {
-    while (a->blocks != NULL) {
-        struct arena_block *next = a->blocks->next;
-        free(a->blocks);
-        a->blocks = next;
+    struct arena_block *block = a->blocks;
+    if (block != NULL && a->is_scratch) {
+        delist(a);
     }
+    a->blocks = NULL;
     a->used = 0;
+    while (block != NULL) { /* `a` itself may lie in one of them: a graph lives in its own arena */
+        struct arena_block *next = block->next;
+        free(block);
+        block = next;
+    }
 }
 
 void *arena_copy(struct arena *a, const void *data, size_t size)

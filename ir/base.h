@@ -38,21 +38,35 @@ struct error {
 status fail(struct error *e, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Arena: many allocations, one free. Memory comes zeroed and 64-byte aligned for sizes >= 64. */
+/* Arena: many allocations, one free. Memory comes zeroed and 64-byte aligned for sizes >= 64.
+ * Zero-initialise one that an owner outside the frame frees; an arena that dies with its function
+ * starts as `struct arena scratch = SCRATCH_ARENA;` and stays where it is. */
 struct arena_block;
 struct arena {
     struct arena_block *blocks;
     size_t used; /* bytes handed out */
+    bool is_scratch;
+    uint64_t serial; /* scratch: its place in the thread's list of scratch arenas */
+    struct arena *older, *newer;
 };
+#define SCRATCH_ARENA                                                                              \
+    {                                                                                              \
+        .is_scratch = true                                                                         \
+    }
 
 /* Never NULL: when the host has no memory it leaves by longjmp to the thread's recovery point,
- * which frees the arenas; without a recovery point it aborts (a bug of ours: each public entry sets
+ * after freeing every scratch arena first filled since that point: their frames are abandoned, so
+ * nobody else could. Without a recovery point it aborts (a bug of ours: each public entry sets
  * one). */
 void *arena_alloc(struct arena *a, size_t size);
 char *arena_text(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_copy_text(struct arena *a, const char *text);
 void *arena_copy(struct arena *a, const void *data, size_t size);
 void arena_free(struct arena *a);
+/* An arena becomes scratch from now on, or stops being it: its memory passes from an owner to the
+ * present frame, or from the frame to an owner. */
+void arena_hold(struct arena *a);
+void arena_keep(struct arena *a);
 
 #define ARENA_NEW(a, type)      ((type *)arena_alloc((a), sizeof(type)))
 #define ARENA_ARRAY(a, type, n) ((type *)arena_alloc((a), sizeof(type) * (size_t)(n)))
@@ -61,11 +75,13 @@ void arena_free(struct arena *a);
  * long. */
 void *arena_grow(struct arena *a, void *array, size_t n, uint32_t *capacity, size_t item_size);
 
-/* One recovery point a thread:  struct recovery r; if (arena_recover(&r)) { free arenas; return
- * OUT_OF_MEMORY; } ... arena_recover_end(&r);   Points nest; end them in reverse order. */
+/* One recovery point a thread:  struct recovery r; if (arena_recover(&r)) { free the arenas you
+ * own; return OUT_OF_MEMORY; } ... arena_recover_end(&r);   Points nest; end them in reverse order.
+ */
 struct recovery {
     jmp_buf point;
     struct recovery *outer;
+    uint64_t serial; /* scratch arenas above it were filled since */
 };
 void arena_recover_begin(struct recovery *r);
 void arena_recover_end(struct recovery *r);

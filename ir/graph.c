@@ -9,35 +9,52 @@
 
 #include "infer.h"
 
+/* The graph lies in its own arena, which is scratch until the graph is whole. */
+static struct graph *create(const char *name, const struct graph *like)
+{
+    struct arena arena = SCRATCH_ARENA;
+    struct graph *g = ARENA_NEW(&arena, struct graph);
+    g->name = arena_copy_text(&arena, name);
+    g->n_nodes = 1;
+    g->n_symbols = like != NULL ? like->n_symbols : 1;
+    for (uint32_t i = 1; i < g->n_symbols; i++) {
+        g->symbols[i] = like->symbols[i];
+        g->symbols[i].name = arena_copy_text(&arena, like->symbols[i].name);
+    }
+    g->nodes = arena_grow(&arena, NULL, 0, &g->node_capacity, sizeof *g->nodes);
+    arena_keep(&arena);
+    g->arena = arena;
+    return g;
+}
+
 struct graph *graph_create(const char *name)
 {
-    struct arena arena = {0};
-    struct graph *g = ARENA_NEW(&arena, struct graph);
-    g->arena = arena;
-    g->name = arena_copy_text(&g->arena, name);
-    g->n_nodes = 1;
-    g->n_symbols = 1;
-    g->nodes = arena_grow(&g->arena, NULL, 0, &g->node_capacity, sizeof *g->nodes);
+    return create(name, NULL);
+}
+
+struct graph *graph_like(const struct graph *g)
+{
+    return create(g->name, g);
+}
+
+struct graph *graph_temporary(const struct graph *g)
+{
+    struct graph *out = graph_like(g);
+    arena_hold(&out->arena);
+    return out;
+}
+
+struct graph *graph_keep(struct graph *g)
+{
+    arena_keep(&g->arena);
     return g;
 }
 
 void graph_destroy(struct graph *g)
 {
     if (g != NULL) {
-        struct arena arena = g->arena; /* the graph lies in its own arena */
-        arena_free(&arena);
+        arena_free(&g->arena);
     }
-}
-
-struct graph *graph_like(const struct graph *g)
-{
-    struct graph *out = graph_create(g->name);
-    out->n_symbols = g->n_symbols;
-    for (uint32_t i = 1; i < g->n_symbols; i++) {
-        out->symbols[i] = g->symbols[i];
-        out->symbols[i].name = arena_copy_text(&out->arena, g->symbols[i].name);
-    }
-    return out;
 }
 
 void graph_finish(struct graph *out, const struct graph *in, const value *map)
@@ -47,6 +64,13 @@ void graph_finish(struct graph *out, const struct graph *in, const value *map)
     }
     for (uint32_t i = 0; i < in->n_updates; i++) {
         graph_update(out, map[in->updates[i].leaf.id], map[in->updates[i].next.id]);
+    }
+    for (uint32_t i = 0; i < in->n_checks; i++) {
+        struct index_check c = in->checks[i];
+        c.index = map[c.index.id];
+        if (c.index.id != 0) {
+            graph_check(out, &c);
+        }
     }
 }
 
@@ -383,7 +407,7 @@ void graph_update(struct graph *g, value leaf, value next)
     }
     const struct node *l = graph_node(g, leaf), *n = graph_node(g, next);
     if (l->dtype != n->dtype || !shape_equal(&l->shape, &n->shape)) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH_ARENA;
         fail(&g->error, ATOLL_SHAPE, "update of %s: it is %s, the new value is %s",
              graph_name(g, leaf, &scratch), graph_type(g, leaf, &scratch),
              graph_type(g, next, &scratch));
@@ -421,7 +445,7 @@ const char *graph_type(const struct graph *g, value v, struct arena *a)
 
 struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, struct error *e)
 {
-    struct graph *out = graph_like(g);
+    struct graph *out = graph_temporary(g);
     value *map = ARENA_ARRAY(&out->arena, value, g->n_nodes);
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         struct node n = g->nodes[i];
@@ -443,12 +467,16 @@ struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, st
         map[i] = graph_copy(out, &n, operands);
     }
     graph_finish(out, g, map);
+    for (uint32_t i = 0; i < out->n_checks; i++) {
+        int64_t bound = dim_value(out->checks[i].size, symbol_values);
+        out->checks[i].size = bound >= 0 ? dim_of(bound) : out->checks[i].size;
+    }
     if (out->error.code != ATOLL_OK) {
         fail(e, out->error.code, "%s", out->error.text);
         graph_destroy(out);
         return NULL;
     }
-    return out;
+    return graph_keep(out);
 }
 
 uint32_t node_axes(const struct node *n, uint32_t operand_rank)

@@ -53,6 +53,16 @@ struct update {
     value leaf, next;
 };
 
+/* Before a step: every element of the integer value `index` lies in [0, size), or from -size on
+ * where it may count from the end, or is `ignored`. */
+struct index_check {
+    value index;
+    struct dim size;
+    bool counts_from_end, may_ignore;
+    int64_t ignored;
+    const char *user; /* who reads it: "embedding %e" */
+};
+
 struct graph {
     struct arena arena;
     struct error error; /* first error of the builder */
@@ -65,6 +75,8 @@ struct graph {
     uint32_t n_outputs, output_capacity;
     struct update *updates;
     uint32_t n_updates, update_capacity;
+    struct index_check *checks;
+    uint32_t n_checks, check_capacity;
     /* what new nodes get: set by a parser, a capture or a pass that rewrites a node */
     const char *origin_name;
     struct location origin;
@@ -136,6 +148,8 @@ struct attr attr_dims(const char *name, const struct shape *dims);
 
 void graph_output(struct graph *g, const char *name, value v);
 void graph_update(struct graph *g, value leaf, value next);
+/* A check that is there already is not added again. */
+void graph_check(struct graph *g, const struct index_check *c);
 /* The leaf of that name; 0 when there is none. */
 value graph_find(const struct graph *g, const char *name);
 /* Name of a node for a message: its own, or "%12". Allocated in the arena. */
@@ -146,8 +160,12 @@ const char *graph_type(const struct graph *g, value v, struct arena *a);
 struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, struct error *e);
 /* Starts a pass's output: same name and symbols, no nodes. */
 struct graph *graph_like(const struct graph *g);
-/* Copies outputs and updates through map[old id]; an output whose map entry is 0 is an error of the
- * pass. */
+/* The same for a graph of the present frame only: running out of memory frees it. graph_keep gives
+ * it to an owner instead and returns it. */
+struct graph *graph_temporary(const struct graph *g);
+struct graph *graph_keep(struct graph *g);
+/* Copies outputs, updates and checks through map[old id]; an output whose map entry is 0 is an
+ * error of the pass, a check of what nobody reads any more goes. */
 void graph_finish(struct graph *out, const struct graph *in, const value *map);
 
 /* The scaled(S) tag a node gets from its operands: it flows to every float result; unscale ends it,

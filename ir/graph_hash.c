@@ -176,13 +176,21 @@ static uint64_t hash_all(struct hasher *h)
         mix_value(h, h->g->updates[i].leaf);
         mix_value(h, h->g->updates[i].next);
     }
+    for (uint32_t i = 0; i < h->g->n_checks; i++) {
+        const struct index_check *c = &h->g->checks[i];
+        struct shape size = {.rank = 1, .dims = {c->size}};
+        mix_value(h, c->index);
+        mix_shape(h, &size);
+        mix(h, (uint64_t)c->counts_from_end << 1 | c->may_ignore);
+        mix(h, (uint64_t)c->ignored);
+    }
     mix(h, ranges(h->g));
     return h->hash;
 }
 
 uint64_t graph_hash(const struct graph *g)
 {
-    struct arena scratch = {0}; /* one allocation, so leaving by longjmp loses nothing */
+    struct arena scratch = SCRATCH_ARENA;
     struct hasher h = {.g = g, .number = ARENA_ARRAY(&scratch, uint32_t, g->n_nodes)};
     uint64_t hash = hash_all(&h);
     arena_free(&scratch);

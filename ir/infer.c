@@ -28,7 +28,7 @@ const char *type_text(const struct graph *g, const struct node *n, struct arena 
 /* Records "OP(types): what" with the location when it is known. */
 static status refuse(struct graph *g, const struct node *n, status code, const char *what)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     if (n->location.file != NULL) {
         text_add(&t, "%s:%" PRIu32 ": ", n->location.file, n->location.line);
@@ -323,7 +323,7 @@ status infer_reshape(struct graph *g, struct node *n)
     }
     struct dim now;
     if (!shape_count(&n->shape, &now) || !dim_equal(have, now)) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH_ARENA;
         const char *what = arena_text(&scratch, "element counts differ: cannot become %s",
                                       type_text(g, n, &scratch));
         status code = refuse(g, n, ATOLL_SHAPE, what);

@@ -1,6 +1,6 @@
-/* Recursive descent without recursion: graph @name(leaves) where ranges { nodes updates return }.
- * Nodes go through graph_add, so a parsed graph is as well typed as one built by calls. The first
- * problem ends the parse; its message carries file, line and column. */
+/* Recursive descent without recursion: graph @name(leaves) where ranges { nodes checks updates
+ * return }. Nodes go through graph_add, so a parsed graph is as well typed as one built by calls.
+ * The first problem ends the parse; its message carries file, line and column. */
 #include "parse.h"
 
 #include <inttypes.h>
@@ -277,6 +277,35 @@ static status parse_update(struct parser *p)
     return builder_status(p, &at);
 }
 
+/* check %i in [n] from_end or -100 for "embedding %e" */
+static status parse_check(struct parser *p)
+{
+    struct token at = p->token;
+    struct index_check c = {0};
+    struct shape size;
+    TRY(expect_value(p, &c.index));
+    if (!accept_word(p, "in")) {
+        return refuse(p, "'in' and the size of the axis, such as [10]");
+    }
+    struct token size_at = p->token;
+    TRY(parse_shape(p, false, &size));
+    if (size.rank != 1) {
+        return refuse_at(p, &size_at, "one size, such as [10]");
+    }
+    c.size = size.dims[0];
+    c.counts_from_end = accept_word(p, "from_end");
+    c.may_ignore = accept_word(p, "or");
+    if (c.may_ignore) {
+        TRY(expect_integer(p, INT64_MIN, INT64_MAX, "the index that is ignored", &c.ignored));
+    }
+    if (!accept_word(p, "for")) {
+        return refuse(p, "'for' and who reads the index, in quotes");
+    }
+    TRY(expect_name(p, "who reads the index, in quotes", &c.user));
+    graph_check(p->graph, &c);
+    return builder_status(p, &at);
+}
+
 /* loss=%loss, grad:w1=%g, "any text"=%v */
 static status parse_outputs(struct parser *p)
 {
@@ -330,10 +359,12 @@ static status parse_graph(struct parser *p)
     while (!accept_word(p, "return")) {
         if (accept_word(p, "update")) {
             TRY(parse_update(p));
+        } else if (accept_word(p, "check")) {
+            TRY(parse_check(p));
         } else if (p->token.kind == TOKEN_VALUE) {
             TRY(parse_node(p));
         } else {
-            return refuse(p, "%name = operation(...), update or return");
+            return refuse(p, "%name = operation(...), check, update or return");
         }
     }
     TRY(parse_outputs(p));

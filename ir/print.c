@@ -377,9 +377,29 @@ static void print_node(struct printer *p, uint32_t id)
     text_add(p->t, "\n");
 }
 
+/* check %i in [n] from_end or -100 for "embedding %e" */
+static void print_check(struct printer *p, const struct index_check *c)
+{
+    struct shape size = {.rank = 1, .dims = {c->size}};
+    text_add(p->t, "  check ");
+    print_value_name(p->t, p->names[c->index.id]);
+    text_add(p->t, " in ");
+    print_shape(p, &size);
+    text_add(p->t, c->counts_from_end ? " from_end" : "");
+    if (c->may_ignore) {
+        text_add(p->t, " or %" PRId64, c->ignored);
+    }
+    text_add(p->t, " for ");
+    string_print(p->t, c->user);
+    text_add(p->t, "\n");
+}
+
 static void print_end(struct printer *p)
 {
     const struct graph *g = p->g;
+    for (uint32_t i = 0; i < g->n_checks; i++) {
+        print_check(p, &g->checks[i]);
+    }
     for (uint32_t i = 0; i < g->n_updates; i++) {
         text_add(p->t, "  update ");
         print_value_name(p->t, p->names[g->updates[i].leaf.id]);

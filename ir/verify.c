@@ -139,7 +139,7 @@ static status check_attrs(struct checker *c, uint32_t id)
 static status check_type(struct checker *c, uint32_t id)
 {
     struct graph shell = *c->g; /* inference writes its refusal into the graph it is given */
-    shell.arena = (struct arena){0};
+    shell.arena = (struct arena)SCRATCH_ARENA;
     shell.error = (struct error){0};
     struct node n = c->g->nodes[id];
     n.dtype = DTYPE_NONE;
@@ -244,6 +244,21 @@ static status check_updates(struct checker *c)
                           "found %s of type %s, expected %s; hint: cast the new value",
                           name_of(c, u->next.id), graph_type(g, u->next, &c->scratch),
                           graph_type(g, u->leaf, &c->scratch));
+        }
+    }
+    return ATOLL_OK;
+}
+
+static status check_index_checks(struct checker *c)
+{
+    const struct graph *g = c->g;
+    for (uint32_t i = 0; i < g->n_checks; i++) {
+        const struct index_check *k = &g->checks[i];
+        struct shape size = {.rank = 1, .dims = {k->size}};
+        bool is_good = is_value(g, k->index) && k->user != NULL && is_declared(g, &size);
+        if (!is_good || dtype_info[graph_node(g, k->index)->dtype].class != CLASS_I) {
+            return broken(c, V015, is_value(g, k->index) ? k->index.id : 0,
+                          "index check %" PRIu32 ": found no integers, no size or no user", i);
         }
     }
     return ATOLL_OK;
@@ -379,6 +394,7 @@ static status check_graph(struct checker *c)
     TRY(check_leaf_names(c));
     TRY(check_outputs(c));
     TRY(check_updates(c));
+    TRY(check_index_checks(c));
     return check_scaled_ends(c);
 }
 

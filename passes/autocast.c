@@ -218,7 +218,7 @@ static value inherit(struct caster *c, struct graph *out, const struct node *n, 
 
 static value refuse_banned(struct graph *out, const struct node *n)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     const char *where = n->location.file == NULL ? ""
                                                  : arena_text(&scratch, "%s:%u: ", n->location.file,
                                                               (unsigned)n->location.line);
@@ -379,7 +379,7 @@ status autocast_pass(const struct graph *in, struct graph *out, const struct pas
     if (p->low == DTYPE_NONE && p->n_ops == 0 && p->n_nodes == 0) {
         return rewrite(in, out, NULL, NULL, NULL);
     }
-    struct caster c = {.policy = p, .notes = notes};
+    struct caster c = {.policy = p, .notes = notes, .arena = SCRATCH_ARENA};
     struct graph view = updates_as_outputs(in, &c.arena);
     value *map = ARENA_ARRAY(&c.arena, value, in->n_nodes);
     c.has_decided = ARENA_ARRAY(&c.arena, bool, p->n_nodes + 1);

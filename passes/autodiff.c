@@ -23,7 +23,7 @@ status autodiff_loss(const struct graph *in, struct error *e, value *out_loss)
     }
     const struct node *n = graph_node(in, loss->value);
     if (!dtype_is_float(n->dtype) || n->shape.rank != 0) {
-        struct arena scratch = {0};
+        struct arena scratch = SCRATCH_ARENA;
         fail(e, ATOLL_SHAPE,
              "graph @%s: output '%s' is %s, expected a float scalar to differentiate; hint: take "
              "its sum or mean and name it loss",
@@ -58,7 +58,7 @@ static value open_composite(struct graph *out, const struct graph *in, value v,
 
 status autodiff_forward(const struct graph *in, struct graph *out, value *map)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     bool *needs = ARENA_ARRAY(&scratch, bool, in->n_nodes);
     for (uint32_t i = 1; i < in->n_nodes; i++) {
         needs[i] = in->nodes[i].op == OP_param;
@@ -71,7 +71,7 @@ status autodiff_forward(const struct graph *in, struct graph *out, value *map)
 
 static status no_rule(struct backward *b)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     fail(&b->g->error, ATOLL_UNSUPPORTED,
          "%s: %s has no gradient, but a parameter lies behind it; hint: make what it reads an "
          "input or buffer",
@@ -112,7 +112,7 @@ static status sweep(struct backward *b, value root)
 
 status autodiff_backward(struct graph *g, value root, const value *wrt, uint32_t n, value *grads)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     uint32_t n_forward = g->n_nodes;
     bool *needs = ARENA_ARRAY(&scratch, bool, n_forward);
     for (uint32_t i = 0; i < n; i++) {
@@ -145,7 +145,7 @@ static value zeros(struct graph *g, value like)
 static status add_outputs(const struct graph *in, struct graph *full, const value *map, value loss,
                           struct notes *notes)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     value *wrt = ARENA_ARRAY(&scratch, value, in->n_nodes);
     value *grads = ARENA_ARRAY(&scratch, value, in->n_nodes);
     uint32_t n = 0;
@@ -175,7 +175,7 @@ status autodiff_pass(const struct graph *in, struct graph *out, const struct pas
     (void)o;
     value loss;
     TRY(autodiff_loss(in, &out->error, &loss));
-    struct graph *full = graph_like(in);
+    struct graph *full = graph_temporary(in);
     value *map = ARENA_ARRAY(&full->arena, value, in->n_nodes);
     status code = autodiff_forward(in, full, map);
     if (code == ATOLL_OK) {

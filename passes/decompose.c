@@ -287,7 +287,7 @@ status primitive_verify(const struct graph *g, struct error *e)
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         const char *lacks = node_lacks(g, &g->nodes[i]);
         if (lacks != NULL) {
-            struct arena scratch = {0};
+            struct arena scratch = SCRATCH_ARENA;
             value v = {i};
             fail(e, ATOLL_INTERNAL, "%s = %s: %s: not in primitive form, expected %s",
                  graph_name(g, v, &scratch), op_info[g->nodes[i].op].name,

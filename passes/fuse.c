@@ -265,7 +265,8 @@ static bool try_merge(struct work *w, uint32_t a, uint32_t b)
 
 /* ---- the walk ---- */
 
-/* Groups that read a value which n reads too, over n's domain. */
+/* Groups that read a value which n reads too, over n's domain. Single numbers (schedules, scaler,
+ * counters) gather without one: a launch costs more than they do. */
 static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
 {
     const struct node *n = node_at(w, v);
@@ -273,6 +274,10 @@ static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
         const struct group_list *list = w->lists[in - 1];
         if (list->n == 0 || !fits(w, n, in, is_row)) {
             continue;
+        }
+        bool are_numbers = n->shape.rank == 0 && w->groups[in - 1].domain.rank == 0;
+        if (are_numbers && can_add(w, v, in, is_row)) {
+            return in;
         }
         for (uint32_t m = 0; m < list->n; m++) {
             const struct node *other = node_at(w, list->members[m]);
@@ -399,6 +404,70 @@ static void absorb_prologues(struct work *w)
     }
 }
 
+/* ---- chains of one value a row ---- */
+
+/* The row reduction that alone uses v, a value of one element a row; 0: none. No path can come
+ * back: v's own group stands before it already. */
+static uint32_t only_row_user(const struct work *w, value v)
+{
+    const struct node *n = node_at(w, v);
+    uint32_t home = 0;
+    for (uint32_t i = v.id + 1; i < w->g->n_nodes; i++) {
+        const struct node *user = &w->g->nodes[i];
+        for (uint32_t k = 0; k < user->n_operands; k++) {
+            if (user->operands[k].id != v.id) {
+                continue;
+            }
+            uint32_t in = w->group_of[i];
+            if (in == 0 || (home != 0 && in != home) || op_info[user->op].kind == VIEW) {
+                return 0;
+            }
+            home = in;
+        }
+    }
+    if (home == 0 || home == w->group_of[v.id] || w->groups[home - 1].kind != GROUP_ROW ||
+        w->groups[home - 1].n_axes == 0 || w->lists[home - 1]->n + 1 >= MAX_GROUP_MEMBERS) {
+        return 0;
+    }
+    struct shape rows = row_shape(&w->groups[home - 1]);
+    return shape_equal(&n->shape, &rows) ? home : 0;
+}
+
+static void move_member(struct work *w, value v, uint32_t to)
+{
+    struct group_list *from = w->lists[w->group_of[v.id] - 1], *list = w->lists[to - 1];
+    uint32_t kept = 0, at = list->n++;
+    for (uint32_t m = 0; m < from->n; m++) {
+        if (from->members[m].id != v.id) {
+            from->members[kept++] = from->members[m];
+        }
+    }
+    from->n = kept;
+    for (; at > 0 && list->members[at - 1].id > v.id; at--) {
+        list->members[at] = list->members[at - 1];
+    }
+    list->members[at] = v;
+    w->group_of[v.id] = to;
+    w->is_row_level[v.id] = true;
+}
+
+/* What only one row reduction reads is computed there, users first: a loss's check of its targets,
+ * say. */
+static void absorb_row_values(struct work *w)
+{
+    for (uint32_t i = w->g->n_nodes - 1; i > 0; i--) {
+        uint32_t from = w->group_of[i];
+        if (from == 0 || w->groups[from - 1].kind != GROUP_ROW || w->need_dense[i] ||
+            op_info[w->g->nodes[i].op].kind != ELEMENTWISE || w->is_row_level[i]) {
+            continue;
+        }
+        uint32_t to = only_row_user(w, (value){i});
+        if (to != 0) {
+            move_member(w, (value){i}, to);
+        }
+    }
+}
+
 /* ---- result ---- */
 
 static void mark_stored(const struct work *w, struct partition *p)
@@ -494,7 +563,7 @@ static void emit_group(struct work *w, struct partition *p, uint32_t in, uint32_
 status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
             struct notes *notes, struct error *e)
 {
-    struct work w = {.g = g, .notes = notes};
+    struct work w = {.g = g, .notes = notes, .arena = SCRATCH_ARENA};
     uint32_t n = g->n_nodes;
     w.group_of = ARENA_ARRAY(&w.arena, uint32_t, n);
     w.is_row_level = ARENA_ARRAY(&w.arena, bool, n);
@@ -506,6 +575,9 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
     find_dense(&w);
     walk(&w, o != NULL && o->is_off);
     absorb_prologues(&w);
+    if (o == NULL || !o->is_off) {
+        absorb_row_values(&w);
+    }
     *out = (struct partition){0};
     out->groups = ARENA_ARRAY(&out->arena, struct group, w.n_groups + 1);
     out->group_of = ARENA_ARRAY(&out->arena, uint32_t, n);
@@ -519,6 +591,9 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
         }
     }
     arena_free(&w.arena);
+    if (notes != NULL && (o == NULL || !o->is_off)) {
+        fuse_explain(g, out, notes);
+    }
     (void)e;
     return ATOLL_OK;
 }

@@ -12,5 +12,7 @@ struct fuse_options {
 /* notes receives "why not fused" for neighbours that could have been one kernel. */
 status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
             struct notes *notes, struct error *e);
+/* fuse_explain.c: the notes, one for each two groups of which one reads the other's result. */
+void fuse_explain(const struct graph *g, const struct partition *p, struct notes *notes);
 
 #endif

@@ -163,11 +163,13 @@ void grad_binary_cross_entropy(struct backward *b)
 /* What cross_entropy and nll_loss share, over rows of C classes:
  * loss_i = -sum_c q_c logp_c, q_c = (1-s) w_y [c = y] + (s/C) w_c. */
 struct classes {
-    uint32_t mask; /* the class axis */
-    value is_kept; /* (..,1): the row is not ignored */
-    value q;       /* (..,C) */
-    value q_sum;   /* (..,1), or a number */
-    value dy;      /* (..,1) or a scalar: the gradient of one row's loss */
+    uint32_t mask;        /* the class axis */
+    value is_kept;        /* (..,1): the row is not ignored */
+    value is_class, miss; /* (..,C): the target's column; (..,1): 0, NaN where it names no class */
+    value share;          /* s/C; 0: no smoothing */
+    value q;              /* (..,C) */
+    value q_sum;          /* (..,1), or a number */
+    value dy;             /* (..,1) or a scalar: the gradient of one row's loss */
 };
 
 static value row_weight(struct backward *b, value is_class, uint32_t mask)
@@ -207,11 +209,12 @@ static struct classes class_terms(struct backward *b)
     value y = graph_reshape(b->g, b->n.operands[1], &rows);
     value index = graph_add(b->g, OP_iota, NULL, 0,
                             (struct attr[]){attr_dims("shape", &line), attr_int("axis", last)}, 2);
-    value is_class = op2(b, OP_eq, index, y), zero = number(b, 0.0);
+    value is_class = s.is_class = op2(b, OP_eq, index, y), zero = number(b, 0.0);
     s.is_kept = compare(b, OP_ne, y, (double)node_int(&b->n, "ignore_index"));
     value n = graph_size(b->g, z.dims[last], I64); /* a target that names no class: NaN */
     value is_named = op2(b, OP_and, compare(b, OP_ge, y, 0.0), op2(b, OP_lt, y, n));
-    value miss = where(b, is_named, zero, graph_constant(b->g, (double)NAN, compute_dtype(b)));
+    value miss = s.miss =
+        where(b, is_named, zero, graph_constant(b->g, (double)NAN, compute_dtype(b)));
     value weight = row_weight(b, is_class, s.mask);
     s.dy = row_dy(b, s.is_kept, weight, &rows);
     if (smoothing == 0.0) {
@@ -222,39 +225,55 @@ static struct classes class_terms(struct backward *b)
     }
     value w =
         b->n.n_operands == 3 ? widen_operand(b, 2) : graph_constant(b->g, 1.0, compute_dtype(b));
-    value share = over(b, number(b, smoothing), axes_count(b, &z, s.mask));
+    value share = s.share = over(b, number(b, smoothing), axes_count(b, &z, s.mask));
     value hit = where(b, is_class, mul(b, w, number(b, 1.0 - smoothing)), miss);
     s.q = add(b, hit, mul(b, w, share));
     s.q_sum = reduce_axes(b, OP_sum, s.q, s.mask);
     return s;
 }
 
+/* dw_c = -dy (((1-s) lp_c + L) [c = y] + (s/C) lp_c) over the kept rows. L, the loss itself, is
+ * there for a mean alone: the weights it is divided by. */
+static void give_class_weights(struct backward *b, const struct classes *s, value lp)
+{
+    double smoothing = node_float(&b->n, "label_smoothing");
+    value hit = smoothing == 0.0 ? lp : mul(b, lp, number(b, 1.0 - smoothing));
+    if (strcmp(node_text(&b->n, "reduction"), "mean") == 0) {
+        hit = add(b, hit, widen(b, b->y));
+    }
+    value each = where(b, s->is_class, hit, s->miss);
+    each = smoothing == 0.0 ? each : add(b, each, mul(b, lp, s->share));
+    value slope = op1(b, OP_neg, mul(b, s->dy, each));
+    give(b, 2, where(b, s->is_kept, slope, number(b, 0.0)));
+}
+
 /* dz_c = dy ((sum q) p_c - q_c), p = softmax(z) */
 void grad_cross_entropy(struct backward *b)
 {
-    if (wants(b, 2)) {
-        fail(&b->g->error, ATOLL_UNSUPPORTED,
-             "cross_entropy: class weights have no gradient; hint: make them a buffer");
-        return;
-    }
     struct classes s = class_terms(b);
     value z = widen_operand(b, 0);
-    value e = op1(b, OP_exp, sub(b, z, reduce_axes(b, OP_max, z, s.mask)));
-    value p = over(b, e, reduce_axes(b, OP_sum, e, s.mask));
-    bool is_one = b->n.n_operands < 3 && node_float(&b->n, "label_smoothing") == 0.0;
-    value slope = sub(b, is_one ? p : mul(b, s.q_sum, p), s.q);
-    give(b, 0, where(b, s.is_kept, mul(b, s.dy, slope), number(b, 0.0)));
+    value d = sub(b, z, reduce_axes(b, OP_max, z, s.mask)), e = op1(b, OP_exp, d);
+    value sum = reduce_axes(b, OP_sum, e, s.mask);
+    if (wants(b, 0)) {
+        value p = over(b, e, sum);
+        bool is_one = b->n.n_operands < 3 && node_float(&b->n, "label_smoothing") == 0.0;
+        value slope = sub(b, is_one ? p : mul(b, s.q_sum, p), s.q);
+        give(b, 0, where(b, s.is_kept, mul(b, s.dy, slope), number(b, 0.0)));
+    }
+    if (wants(b, 2)) {
+        give_class_weights(b, &s, sub(b, d, op1(b, OP_log, sum)));
+    }
 }
 
 /* dlogp_c = -dy q_c */
 void grad_nll_loss(struct backward *b)
 {
-    if (wants(b, 2)) {
-        fail(&b->g->error, ATOLL_UNSUPPORTED,
-             "nll_loss: class weights have no gradient; hint: make them a buffer");
-        return;
-    }
     struct classes s = class_terms(b);
-    value slope = op1(b, OP_neg, mul(b, s.dy, s.q));
-    give(b, 0, where(b, s.is_kept, slope, number(b, 0.0)));
+    if (wants(b, 0)) {
+        value slope = op1(b, OP_neg, mul(b, s.dy, s.q));
+        give(b, 0, where(b, s.is_kept, slope, number(b, 0.0)));
+    }
+    if (wants(b, 2)) {
+        give_class_weights(b, &s, widen_operand(b, 0));
+    }
 }

@@ -346,7 +346,7 @@ static value mark_rule(struct graph *out, const struct graph *in, value v, const
 static status mark(const struct graph *in, struct graph *out, const struct policy *p,
                    struct notes *notes)
 {
-    struct marks m = {.policy = p};
+    struct marks m = {.policy = p, .arena = SCRATCH_ARENA};
     m.parent = ARENA_ARRAY(&m.arena, uint32_t, in->n_nodes);
     m.next = ARENA_ARRAY(&m.arena, uint32_t, in->n_nodes);
     m.id = ARENA_ARRAY(&m.arena, uint32_t, in->n_nodes);
@@ -364,8 +364,8 @@ status islands_pass(const struct graph *in, struct graph *out, const struct pass
     if (p == NULL || (p->low == DTYPE_NONE && p->n_ops == 0 && p->n_nodes == 0)) {
         return rewrite(in, out, NULL, NULL, NULL);
     }
-    struct graph *swept = graph_like(in), *grown = graph_like(in);
-    struct growth w = {.policy = p, .notes = notes};
+    struct graph *swept = graph_temporary(in), *grown = graph_temporary(in);
+    struct growth w = {.policy = p, .notes = notes, .arena = SCRATCH_ARENA};
     status code = rewrite(in, swept, NULL, NULL, NULL);
     if (code == ATOLL_OK) {
         w.grows = ARENA_ARRAY(&w.arena, bool, swept->n_nodes);

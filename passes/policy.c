@@ -93,7 +93,7 @@ static status find_builtin(const char *where, const char *name, const struct pol
 {
     static const char *const later[] = {"fp8-tensorwise", "fp8-rowwise", "fp8-delayed",
                                         "fp8-blockwise"};
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     const char *names = builtin_names(&scratch);
     status code = ATOLL_OK;
     *out = policy_builtin(name);

@@ -44,7 +44,7 @@ static bool *live_nodes(const struct graph *g, struct arena *scratch)
 status rewrite(const struct graph *in, struct graph *out, rewrite_rule *rule, void *context,
                value *map_out)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     const bool *is_live = live_nodes(in, &scratch);
     value *map = map_out != NULL ? map_out : ARENA_ARRAY(&scratch, value, in->n_nodes);
     for (uint32_t i = 1; i < in->n_nodes && out->error.code == ATOLL_OK; i++) {

@@ -467,8 +467,8 @@ status simplify_pass(const struct graph *in, struct graph *out, const struct pas
                      struct notes *notes)
 {
     (void)o;
-    struct sharer first = {0}, second = {0};
-    struct graph *middle = graph_like(in);
+    struct sharer first = {.arena = SCRATCH_ARENA}, second = {.arena = SCRATCH_ARENA};
+    struct graph *middle = graph_temporary(in);
     if (rewrite(in, middle, simplify_rule, &first, NULL) == ATOLL_OK) {
         rewrite(middle, out, simplify_rule, &second, NULL);
         note_add(notes, "simplify", "", "%u nodes, %u before", (unsigned)out->n_nodes - 1U,

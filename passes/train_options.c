@@ -57,6 +57,11 @@ static const struct key keys[] = {
     {"sgd", "weight_decay", KEY_REAL, false, AT(weight_decay)},
     {"sgd", "nesterov", KEY_FLAG, false, AT(is_nesterov)},
     {"sgd", "maximize", KEY_FLAG, false, AT(is_maximize)},
+    {"lion", "lr", KEY_REAL, false, AT(lr)},
+    {"lion", "beta1", KEY_REAL, false, AT(beta1)},
+    {"lion", "beta2", KEY_REAL, false, AT(beta2)},
+    {"lion", "weight_decay", KEY_REAL, false, AT(weight_decay)},
+    {"lion", "maximize", KEY_FLAG, false, AT(is_maximize)},
     {"step", "size", KEY_WHOLE, true, AT(schedule.step_size)},
     {"step", "gamma", KEY_REAL, true, AT(schedule.gamma)},
     {"cosine", "t_max", KEY_WHOLE, true, AT(schedule.t_max)},
@@ -66,6 +71,7 @@ static const struct key keys[] = {
     {"warmup", "end", KEY_REAL, true, AT(schedule.warmup_end)},
 };
 #undef AT
+_Static_assert(ARRAY_LEN(keys) <= 64, "a bit for each key");
 
 static const char *key_list(const char *form, struct arena *a)
 {
@@ -135,6 +141,7 @@ static status parse_form(struct train_options *o, const char *form, char *words,
                          struct error *e)
 {
     uint32_t position = 0;
+    uint64_t seen = 0; /* by place in keys */
     while (words != NULL) {
         char *word = words, *comma = strchr(word, ',');
         words = comma == NULL ? NULL : comma + 1;
@@ -148,6 +155,11 @@ static status parse_form(struct train_options *o, const char *form, char *words,
             return fail(e, ATOLL_USAGE, "%s: '%s' is not one of its settings; it has: %s", form,
                         word, key_list(form, a));
         }
+        uint64_t bit = UINT64_C(1) << (k - keys);
+        if ((seen & bit) != 0) {
+            return fail(e, ATOLL_USAGE, "%s: %s is given twice", form, k->name);
+        }
+        seen |= bit;
         bool is_flag = k->type == KEY_FLAG && equal == NULL;
         position += equal == NULL && !is_flag ? 1U : 0U;
         TRY(set_key(o, k, equal != NULL ? equal + 1 : is_flag ? NULL : word, e));
@@ -166,7 +178,7 @@ static char *cut_form(char *text)
 
 static status parse_optimizer(struct train_options *o, char *text, struct arena *a, struct error *e)
 {
-    static const char *const names[] = {"adamw", "adam", "sgd"};
+    static const char *const names[] = {"adamw", "adam", "sgd", "lion"};
     char *rest = cut_form(text);
     for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -180,10 +192,13 @@ static status parse_optimizer(struct train_options *o, char *text, struct arena 
             *o = fresh;
             o->optimizer = (enum optimizer_kind)i;
             o->weight_decay = i == OPTIMIZER_ADAMW ? 1e-2 : 0.0;
+            o->lr = i == OPTIMIZER_LION ? 1e-4 : o->lr; /* a step is lr long in each element */
+            o->beta2 = i == OPTIMIZER_LION ? 0.99 : o->beta2;
             return parse_form(o, names[i], rest, a, e);
         }
     }
-    return fail(e, ATOLL_USAGE, "optimizer '%s' is unknown; expected adamw, adam or sgd", text);
+    return fail(e, ATOLL_USAGE, "optimizer '%s' is unknown; expected adamw, adam, sgd or lion",
+                text);
 }
 
 static status parse_schedule(struct train_options *o, char *text, struct arena *a, struct error *e)
@@ -229,7 +244,7 @@ static status parse_schedule(struct train_options *o, char *text, struct arena *
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     status code = ATOLL_OK;
     if (optimizer != NULL && *optimizer != '\0') {
         code = parse_optimizer(o, arena_copy_text(&scratch, optimizer), &scratch, e);

@@ -2,9 +2,9 @@
  * parameter. Leaves: the same outputs, plus backward, unscale, finite check, clipping, optimizer,
  * schedule and scaler as nodes and updates; nothing is decided on the host.
  * Invariant: an update either belongs to every step (scaler, counters, seeds, accumulation) or goes
- * through keep(), so that an unaccepted step changes no parameter, optimizer state, step count or
- * schedule position. */
-#include "train_step.h"
+ * through step_keep(), so that an unaccepted step changes no parameter, optimizer state, step count
+ * or schedule position. */
+#include "train_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,30 +14,7 @@
 
 enum { MAX_TOGETHER = 200 }; /* operands of one global_norm */
 
-struct step {
-    const struct train_options *o;
-    struct graph *g;
-    struct notes *notes;
-    struct arena *scratch;
-    value *params, *grads; /* those the loss depends on */
-    uint32_t *places;      /* where each stands among all parameters */
-    uint32_t n;
-    value scale, is_last, is_finite, accept; /* 0: no scaler, no accumulation, no test, always */
-    value first_nonfinite, norm;
-    value count, rate; /* accepted steps so far, learning rate of this step */
-};
-
 /* ---- small things ---- */
-
-static value op2(struct step *s, enum op op, value a, value b)
-{
-    return graph_op2(s->g, op, a, b);
-}
-
-static value number(struct step *s, double x)
-{
-    return graph_number(s->g, x);
-}
 
 static value where(struct step *s, value mask, value a, value b)
 {
@@ -61,7 +38,7 @@ static value leaf(struct step *s, enum op op, const char *name, enum dtype t,
     return v;
 }
 
-static value scalar(struct step *s, enum op op, const char *name, enum dtype t, double init)
+value step_scalar(struct step *s, enum op op, const char *name, enum dtype t, double init)
 {
     struct shape none = shape_scalar();
     struct text text = {.arena = s->scratch};
@@ -76,7 +53,7 @@ static const char *param_name(struct step *s, uint32_t i)
 }
 
 /* A state tensor beside parameter i: "opt.m.NAME". Moments of low-precision parameters are f32. */
-static value moment(struct step *s, uint32_t i, const char *prefix)
+value step_moment(struct step *s, uint32_t i, const char *prefix)
 {
     const struct node *p = graph_node(s->g, s->params[i]);
     struct shape shape = p->shape;
@@ -86,7 +63,7 @@ static value moment(struct step *s, uint32_t i, const char *prefix)
 }
 
 /* old <- fresh, when the step is accepted. */
-static void keep(struct step *s, value old, value fresh)
+void step_keep(struct step *s, value old, value fresh)
 {
     if (old.id == 0 || fresh.id == 0) {
         return; /* the error is recorded */
@@ -130,11 +107,12 @@ static status find_params(struct step *s)
  * no gradient. */
 static status differentiate(struct step *s, value loss)
 {
-    if (s->o->accumulate > 1) {
+    s->loss = loss;
+    if (s->o->accumulate > 1 && s->terms.id == 0) {
         loss = op2(s, OP_div, loss, number(s, (double)s->o->accumulate));
     }
     if (s->o->scaler.is_enabled) {
-        s->scale = scalar(s, OP_state, "scaler.scale", F32, s->o->scaler.init);
+        s->scale = step_scalar(s, OP_state, "scaler.scale", F32, s->o->scaler.init);
         loss = op2(s, OP_scale_loss, loss, s->scale);
     }
     if (s->g->error.code != ATOLL_OK) {
@@ -165,14 +143,42 @@ static void accumulate(struct step *s)
     if (s->o->accumulate <= 1) {
         return;
     }
-    value count = scalar(s, OP_state, "acc.count", I64, 0.0);
+    value count = step_scalar(s, OP_state, "acc.count", I64, 0.0);
     value next = op2(s, OP_add, count, number(s, 1.0));
     s->is_last = op2(s, OP_ge, next, number(s, (double)s->o->accumulate));
     graph_update(s->g, count, where(s, s->is_last, number(s, 0.0), next));
     for (uint32_t i = 0; i < s->n; i++) {
-        value acc = moment(s, i, "acc");
+        value acc = step_moment(s, i, "acc");
         s->grads[i] = op2(s, OP_add, acc, s->grads[i]);
         graph_update(s->g, acc, where(s, s->is_last, number(s, 0.0), s->grads[i]));
+    }
+}
+
+/* now, and what the window's earlier micro-batches gave */
+static value window_sum(struct step *s, const char *name, value now)
+{
+    now = graph_cast(s->g, now, F32);
+    if (s->is_last.id == 0) {
+        return now;
+    }
+    value acc = step_scalar(s, OP_state, name, F32, 0.0);
+    value sum = op2(s, OP_add, acc, now);
+    graph_update(s->g, acc, where(s, s->is_last, number(s, 0.0), sum));
+    return sum;
+}
+
+/* Where the model says how many terms its loss sums (output loss_count), gradients and mean_loss
+ * are means over all terms of the window, however unevenly its micro-batches share them. */
+static void divide_by_terms(struct step *s)
+{
+    if (s->terms.id == 0) {
+        return;
+    }
+    s->n_terms = window_sum(s, "acc.terms", s->terms);
+    value sum = window_sum(s, "acc.loss", s->loss);
+    graph_output(s->g, "mean_loss", op2(s, OP_div, sum, s->n_terms));
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->grads[i] = op2(s, OP_div, s->grads[i], s->n_terms);
     }
 }
 
@@ -212,14 +218,15 @@ static value global_norm(struct step *s, const value *of, uint32_t n)
     return global_norm(s, parts, n_parts);
 }
 
-/* A norm that is not finite leaves no gradient to clip by it: the step is skipped. */
+/* A norm that is not finite leaves no gradient to clip by it, and a bound set below zero between
+ * steps would turn every gradient round: the step is skipped. */
 static void clip(struct step *s)
 {
     s->norm = global_norm(s, s->grads, s->n);
     if (s->o->max_norm > 0.0) {
-        value max_norm = scalar(s, OP_scalar, "max_norm", F32, s->o->max_norm);
+        s->bound = step_scalar(s, OP_scalar, "max_norm", F32, s->o->max_norm);
         for (uint32_t i = 0; i < s->n; i++) {
-            s->grads[i] = graph_op3(s->g, OP_clip_grad_norm, s->grads[i], s->norm, max_norm);
+            s->grads[i] = graph_op3(s->g, OP_clip_grad_norm, s->grads[i], s->norm, s->bound);
         }
     }
 }
@@ -229,6 +236,10 @@ static void decide(struct step *s)
     s->accept = s->is_finite;
     if (s->o->max_norm > 0.0) {
         s->accept = logical_and(s, s->accept, graph_op1(s->g, OP_is_finite, s->norm));
+        s->accept = logical_and(s, s->accept, op2(s, OP_ge, s->bound, number(s, 0.0)));
+    }
+    if (s->n_terms.id != 0) { /* nothing to learn from */
+        s->accept = logical_and(s, s->accept, op2(s, OP_gt, s->n_terms, number(s, 0.0)));
     }
     s->accept = logical_and(s, s->is_last, s->accept);
 }
@@ -237,100 +248,9 @@ static void decide(struct step *s)
 
 static void schedule(struct step *s)
 {
-    s->count = scalar(s, OP_state, "opt.step", I64, 0.0);
-    value base = scalar(s, OP_scalar, "lr", F64, s->o->lr);
+    s->count = step_scalar(s, OP_state, "opt.step", I64, 0.0);
+    value base = step_scalar(s, OP_scalar, "lr", F64, s->o->lr);
     s->rate = train_schedule(s->g, &s->o->schedule, base, graph_cast(s->g, s->count, F64));
-}
-
-/* ---- optimizers ---- */
-
-static value decayed(struct step *s, value what, value p, value by, bool is_decoupled)
-{
-    return graph_add(s->g, OP_weight_decay, (value[]){what, p, by}, 3,
-                     (struct attr[]){attr_bool("decoupled", is_decoupled)}, 1);
-}
-
-/* The powers of beta are running products in f64: bias corrections need no f64 pow. */
-static void adam(struct step *s)
-{
-    bool is_decoupled = s->o->optimizer == OPTIMIZER_ADAMW;
-    value beta1 = scalar(s, OP_scalar, "beta1", F64, s->o->beta1);
-    value beta2 = scalar(s, OP_scalar, "beta2", F64, s->o->beta2);
-    value eps = scalar(s, OP_scalar, "eps", F64, s->o->eps), decay = {0};
-    value old1 = scalar(s, OP_state, "opt.beta1_power", F64, 1.0);
-    value old2 = scalar(s, OP_state, "opt.beta2_power", F64, 1.0);
-    value power1 = op2(s, OP_mul, old1, beta1), power2 = op2(s, OP_mul, old2, beta2);
-    if (s->o->weight_decay != 0.0) {
-        decay = scalar(s, OP_scalar, "weight_decay", F64, s->o->weight_decay);
-    }
-    value shrink = decay.id != 0 && is_decoupled ? op2(s, OP_mul, s->rate, decay) : (value){0};
-    for (uint32_t i = 0; i < s->n; i++) {
-        value p = s->params[i], g = s->grads[i];
-        if (shrink.id != 0) {
-            p = decayed(s, p, p, shrink, true);
-        } else if (decay.id != 0) {
-            g = decayed(s, g, p, decay, false);
-        }
-        value old_m = moment(s, i, "opt.m"), old_v = moment(s, i, "opt.v");
-        value m = graph_op3(s->g, OP_adam_exp_avg, old_m, g, beta1);
-        value v = graph_op3(s->g, OP_adam_exp_avg_sq, old_v, g, beta2);
-        value next = graph_add(s->g, OP_adam_update,
-                               (value[]){p, m, v, s->rate, power1, power2, eps}, 7, NULL, 0);
-        keep(s, old_m, m);
-        keep(s, old_v, v);
-        keep(s, s->params[i], next);
-    }
-    keep(s, old1, power1);
-    keep(s, old2, power2);
-}
-
-/* g + mu buf, mu rounded to the buffer's dtype first */
-static value look_ahead(struct step *s, value g, value mu, value buf)
-{
-    if (buf.id == 0) {
-        return buf;
-    }
-    value narrow = graph_cast(s->g, mu, graph_node(s->g, buf)->dtype);
-    return op2(s, OP_add, g, op2(s, OP_mul, narrow, buf));
-}
-
-static void sgd(struct step *s)
-{
-    value decay = {0}, mu = {0}, is_first = {0};
-    if (s->o->weight_decay != 0.0) {
-        decay = scalar(s, OP_scalar, "weight_decay", F64, s->o->weight_decay);
-    }
-    if (s->o->momentum != 0.0) {
-        mu = scalar(s, OP_scalar, "momentum", F64, s->o->momentum);
-        is_first = op2(s, OP_eq, s->count, number(s, 0.0));
-    }
-    for (uint32_t i = 0; i < s->n; i++) {
-        value p = s->params[i], g = s->grads[i];
-        if (decay.id != 0) {
-            g = decayed(s, g, p, decay, false);
-        }
-        if (mu.id != 0) {
-            value old = moment(s, i, "opt.momentum");
-            value buf = graph_add(s->g, OP_sgd_momentum, (value[]){old, g, mu, is_first}, 4,
-                                  (struct attr[]){attr_float("dampening", s->o->dampening)}, 1);
-            keep(s, old, buf);
-            g = s->o->is_nesterov ? look_ahead(s, g, mu, buf) : buf;
-        }
-        keep(s, p, graph_op3(s->g, OP_sgd_update, p, g, s->rate));
-    }
-}
-
-static void optimize(struct step *s)
-{
-    for (uint32_t i = 0; s->o->is_maximize && i < s->n; i++) {
-        s->grads[i] = graph_op1(s->g, OP_neg, s->grads[i]);
-    }
-    if (s->o->optimizer == OPTIMIZER_SGD) {
-        sgd(s);
-    } else {
-        adam(s);
-    }
-    keep(s, s->count, op2(s, OP_add, s->count, number(s, 1.0)));
 }
 
 /* ---- what every step changes ---- */
@@ -338,8 +258,8 @@ static void optimize(struct step *s)
 /* Counts a window: skipped only where it ends unaccepted. */
 static void count_steps(struct step *s)
 {
-    value accepted = scalar(s, OP_state, "accepted", I64, 0.0);
-    value skipped = scalar(s, OP_state, "skipped", I64, 0.0), more = accepted, less = skipped;
+    value accepted = step_scalar(s, OP_state, "accepted", I64, 0.0);
+    value skipped = step_scalar(s, OP_state, "skipped", I64, 0.0), more = accepted, less = skipped;
     value one = number(s, 1.0);
     if (s->accept.id == 0) {
         more = op2(s, OP_add, accepted, one);
@@ -357,7 +277,7 @@ static void count_steps(struct step *s)
 static void update_scaler(struct step *s)
 {
     const struct scaler *c = &s->o->scaler;
-    value tracker = scalar(s, OP_state, "scaler.tracker", I32, 0.0);
+    value tracker = step_scalar(s, OP_state, "scaler.tracker", I32, 0.0);
     value overflow = graph_op1(s->g, OP_not, s->is_finite);
     value in[] = {s->scale, tracker, overflow};
     value scale = graph_add(
@@ -400,11 +320,12 @@ static status build(struct step *s, value loss)
     advance_seeds(s, n_model_nodes);
     TRY(differentiate(s, loss));
     accumulate(s);
+    divide_by_terms(s);
     unscale_and_test(s);
     clip(s);
     decide(s);
     schedule(s);
-    optimize(s);
+    step_optimize(s);
     graph_output(s->g, "lr", s->rate);
     count_steps(s);
     graph_output(s->g, "scale", s->scale.id != 0 ? s->scale : graph_constant(s->g, 1.0, F32));
@@ -414,6 +335,26 @@ static status build(struct step *s, value loss)
         update_scaler(s);
     }
     return s->g->error.code;
+}
+
+/* The output loss_count, or 0. */
+static status find_terms(const struct graph *in, const value *map, struct step *s)
+{
+    for (uint32_t i = 0; i < in->n_outputs; i++) {
+        const struct node *n = graph_node(in, in->outputs[i].value);
+        if (strcmp(in->outputs[i].name, "loss_count") != 0) {
+            continue;
+        }
+        if (n->shape.rank != 0 || n->dtype == BOOL) {
+            return fail(
+                &s->g->error, ATOLL_SHAPE,
+                "train_step: output loss_count of @%s is no number; expected how many terms "
+                "the loss sums, as a scalar",
+                in->name);
+        }
+        s->terms = map[in->outputs[i].value.id];
+    }
+    return ATOLL_OK;
 }
 
 static bool has_step(const struct graph *in)
@@ -438,11 +379,14 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
     }
     TRY(train_options_check(o->train, &out->error));
     TRY(autodiff_loss(in, &out->error, &loss));
-    struct arena scratch = {0};
-    struct graph *full = graph_like(in);
+    struct arena scratch = SCRATCH_ARENA;
+    struct graph *full = graph_temporary(in);
     value *map = ARENA_ARRAY(&scratch, value, in->n_nodes);
     struct step s = {.o = o->train, .g = full, .notes = notes, .scratch = &scratch};
     status code = autodiff_forward(in, full, map);
+    if (code == ATOLL_OK) {
+        code = find_terms(in, map, &s);
+    }
     if (code == ATOLL_OK) {
         code = build(&s, map[loss.id]);
     }

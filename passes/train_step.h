@@ -11,7 +11,7 @@
 
 #include "pass.h"
 
-enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD };
+enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION };
 enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE };
 
 /* Learning rate by accepted steps k, in closed form: warm-up rises linearly from start to end times
@@ -40,7 +40,8 @@ struct train_options {
     struct schedule schedule;
     double max_norm; /* 0: no clipping */
     struct scaler scaler;
-    int64_t accumulate;     /* micro-batches a step; 1: none */
+    int64_t accumulate;     /* micro-batches a step; 1: none. Their mean losses count alike; a model
+                             * whose     loss is a sum says of how many terms by an output loss_count */
     bool skips_nonfinite;   /* without a scaler too */
     bool allows_low_params; /* f16 or bf16 parameters, rounded to nearest at each update */
 };
@@ -48,9 +49,10 @@ struct train_options {
 /* AdamW, lr 1e-3, betas 0.9 0.999, eps 1e-8, weight decay 1e-2; no schedule, clip or scaler;
  * scaler 65536, 2, 0.5, 2000. */
 struct train_options train_options_default(void);
-/* optimizer: "adamw,lr=1e-3", "adam,beta1=0.8", "sgd,lr=0.1,momentum=0.9,nesterov"; schedule:
- * "none", "step,50,0.5", "cosine,100,eta_min=1e-5", "warmup,10", "warmup,10,start=0.1+step,50". A
- * form sets all that it could name, the rest of it to its default; NULL or "" leaves it as it is.
+/* optimizer: "adamw,lr=1e-3", "adam,beta1=0.8", "sgd,lr=0.1,momentum=0.9,nesterov", "lion,lr=1e-4";
+ * schedule: "none", "step,50,0.5", "cosine,100,eta_min=1e-5", "warmup,10",
+ * "warmup,10,start=0.1+step,50". A form sets all that it could name, the rest of it to its default;
+ * NULL or "" leaves it as it is.
  */
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e);

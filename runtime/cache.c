@@ -1,6 +1,7 @@
 /* Content-addressed: the key hashes every unit's text, the flags, the compiler and the processor.
  * Entries are checksummed containers written to a temporary name and renamed; one that is damaged,
- * foreign or unreadable is made again. */
+ * foreign or unreadable is made again, with a warning. Invariant: nothing that another user could
+ * have written is ever loaded: entries are ours, and so is their directory (or root's). */
 #include "cache.h"
 
 #include <errno.h>
@@ -68,51 +69,91 @@ static void make_directories(const char *path)
     }
 }
 
-static bool load_entry(const char *path, struct library **out)
+/* false: nothing in the directory may be used. One that does not exist yet is fine. */
+static bool is_trusted(const char *directory, struct error *warning)
+{
+    struct stat info;
+    if (stat(directory, &info) != 0 || info.st_uid == geteuid() || info.st_uid == 0) {
+        return true;
+    }
+    fail(warning, ATOLL_IO,
+         "cache %s: the directory belongs to user %u: not used; hint: set ATOLL_CACHE to one of "
+         "yours",
+         directory, (unsigned)info.st_uid);
+    return false;
+}
+
+static bool load_entry(const char *path, struct library **out, struct error *warning)
 {
     struct container c;
     struct stat info;
-    if (stat(path, &info) != 0 || info.st_uid != geteuid()) {
+    struct error reason = {0};
+    *out = NULL;
+    if (stat(path, &info) != 0) {
         return false;
     }
-    if (container_open(path, "kernels", &c, NULL) != ATOLL_OK) {
-        return false;
+    if (info.st_uid != geteuid()) {
+        fail(&reason, ATOLL_IO, "%s: it belongs to user %u", path, (unsigned)info.st_uid);
+    } else if (container_open(path, "kernels", &c, &reason) == ATOLL_OK) {
+        const struct section *s = container_find(&c, "library");
+        *out = s != NULL ? library_open(s->data, s->size, path, &reason) : NULL;
+        container_close(&c);
     }
-    const struct section *s = container_find(&c, "library");
-    *out = s != NULL ? library_open(s->data, s->size, path, NULL) : NULL;
-    container_close(&c);
+    if (*out == NULL) {
+        fail(warning, ATOLL_FORMAT, "cache entry %.700s; compiled again",
+             reason.code != ATOLL_OK ? reason.text : path);
+    }
     return *out != NULL;
+}
+
+static void store_entry(const char *directory, const char *path, const void *bytes, size_t size,
+                        struct error *warning)
+{
+    struct section s = {.name = "library", .data = bytes, .size = size};
+    struct error reason = {0};
+    make_directories(directory);
+    if (container_write(path, "kernels", &s, 1, &reason) != ATOLL_OK) {
+        size_t length = strlen(path); /* the directory says it: one warning, not one an entry */
+        bool is_named = strncmp(reason.text, path, length) == 0 && reason.text[length] == ':';
+        fail(warning, ATOLL_IO,
+             "cache %.600s: it cannot be used, so kernels are compiled each time%s", directory,
+             is_named ? reason.text + length : "");
+    }
+}
+
+static uint64_t key_of(const struct cc_options *o, const char *const *units, const size_t *sizes,
+                       uint32_t n)
+{
+    uint64_t key = hash_text(cc_flags(), 1);
+    key = processor_hash(compiler_hash(o->compiler != NULL ? o->compiler : "cc", key));
+    key = hash_text(o->march != NULL ? o->march : "native", key);
+    key = hash_text(o->optimise != NULL ? o->optimise : "-O2", key);
+    for (uint32_t i = 0; i < n; i++) {
+        key = hash_bytes(units[i], sizes[i], key);
+    }
+    return key;
 }
 
 status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
                       const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
-                      struct error *e)
+                      struct error *warning, struct error *e)
 {
     char path[4096] = "";
+    void *bytes = NULL;
+    size_t size = 0;
     *is_hit = false;
-    if (directory != NULL && directory[0] != '\0') {
-        uint64_t key = hash_text(cc_flags(), 1);
-        key = processor_hash(compiler_hash(o->compiler != NULL ? o->compiler : "cc", key));
-        key = hash_text(o->march != NULL ? o->march : "native", key);
-        key = hash_text(o->optimise != NULL ? o->optimise : "-O3", key);
-        for (uint32_t i = 0; i < n; i++) {
-            key = hash_bytes(units[i], sizes[i], key);
-        }
-        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory, key);
-        if (load_entry(path, out)) {
+    if (directory != NULL && directory[0] != '\0' && is_trusted(directory, warning)) {
+        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory,
+                 key_of(o, units, sizes, n));
+        if (load_entry(path, out, warning)) {
             *is_hit = true;
             return ATOLL_OK;
         }
     }
-    void *bytes = NULL;
-    size_t size = 0;
     TRY(cc_compile(o, units, sizes, n, &bytes, &size, e));
     *out = library_open(bytes, size, "compiled kernels", e);
     if (*out != NULL && path[0] != '\0') {
-        make_directories(directory);
-        struct section s = {.name = "library", .data = bytes, .size = size};
-        (void)container_write(path, "kernels", &s, 1,
-                              NULL); /* a cache that cannot be written costs time only */
+        store_entry(directory, path, bytes, size, warning);
     }
     free(bytes);
     return *out != NULL ? ATOLL_OK : e->code;

@@ -7,9 +7,9 @@
 
 /* Compiles, or loads what an earlier run compiled from the same text with the same flags, compiler
  * and machine. directory NULL: no cache. An unusable cache costs time only: it never makes the call
- * fail. */
+ * fail; what was wrong with it is left in *warning, one line. */
 status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
                       const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
-                      struct error *e);
+                      struct error *warning, struct error *e);
 
 #endif

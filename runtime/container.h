@@ -11,7 +11,7 @@
 #include "ir/base.h"
 
 enum {
-    CONTAINER_FORMAT = 1,
+    CONTAINER_FORMAT = 2,
     CONTAINER_FIXED = 88,
     CONTAINER_ENTRY = 64,
     CONTAINER_NAME = 40, /* bytes of a name with its NUL */

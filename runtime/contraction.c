@@ -113,8 +113,13 @@ struct contraction_cache *contraction_cache_create(void)
 {
     struct contraction_cache *cache = calloc(1, sizeof *cache);
 #ifdef ATOLL_HAVE_ONEDNN
+    /* Only a oneDNN that cannot be used here is done without: falling back for want of memory would
+     * give one session other bits than the next. */
+    if (cache != NULL && onednn_create(&cache->onednn) == ATOLL_OUT_OF_MEMORY) {
+        free(cache);
+        return NULL;
+    }
     if (cache != NULL) {
-        cache->onednn = onednn_create();
         cache->has_bf16 = cache->onednn != NULL && onednn_has(cache->onednn, BF16, BF16);
     }
 #endif

@@ -3,6 +3,7 @@
  * with the generated code; nothing is fused here, which makes it the measure of the fused run. */
 #include "eager.h"
 #include "eager_internal.h"
+#include "index_check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -314,7 +315,8 @@ status eager_run(struct eager_run *run, struct error *e)
             fail(e, ATOLL_OUT_OF_MEMORY, "eager: no memory for a table of %" PRIu32 " values", n);
     } else {
         find_last_uses(&s);
-        result = run_nodes(&s);
+        result = index_checks_run(run->graph, run->symbols, run->leaf, run->context, e);
+        result = result == ATOLL_OK ? run_nodes(&s) : result;
         if (result == ATOLL_OK) {
             result = finish(&s);
         }

@@ -1,6 +1,7 @@
-/* Indexing ops of the eager executor. An index counts from the end when negative; out of range it
- * reads NaN (0 for integers) and adds nothing. Adds go in increasing source position, in the
- * compute type, and round once at the end, so the bits do not depend on threads. */
+/* Indexing ops of the eager executor. An index counts from the end when negative; out of range
+ * (only what the model computes can be: see index_check.c) it reads NaN (0 for integers) and adds
+ * nothing. Adds go in increasing source position, in the compute type, and round once at the end,
+ * so the bits do not depend on threads. */
 #include "eager_internal.h"
 
 #include <math.h>

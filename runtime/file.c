@@ -51,7 +51,7 @@ status file_read(struct arena *a, const char *path, uint8_t **bytes, size_t *siz
         return fail_errno(e, "cannot be read", path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return fail(e, ATOLL_IO, "%s: found %s, expected a regular file", path,
+        return fail(e, ATOLL_FORMAT, "%s: found %s, expected a regular file", path,
                     S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
     }
     size_t expected = (size_t)info.st_size;
@@ -159,6 +159,23 @@ status file_write(const char *path, const struct file_part *parts, size_t n, str
         return s;
     }
     sync_directory(path);
+    return ATOLL_OK;
+}
+
+status file_probe(const char *path, struct error *e)
+{
+    char name[PATH_BYTES];
+    struct stat info;
+    if (path[0] == '\0' || (stat(path, &info) == 0 && S_ISDIR(info.st_mode))) {
+        return fail(e, ATOLL_USAGE, "'%s': found %s, expected the name of a file to write", path,
+                    path[0] == '\0' ? "nothing" : "a directory");
+    }
+    int fd = open_temporary(path, name);
+    if (fd < 0) {
+        return fail_errno(e, "cannot be written", path);
+    }
+    close(fd);
+    unlink(name);
     return ATOLL_OK;
 }
 

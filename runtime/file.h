@@ -18,6 +18,10 @@ struct file_part {
  * and the temporary file is gone. Allocates nothing. */
 status file_write(const char *path, const struct file_part *parts, size_t n, struct error *e);
 
+/* Whether file_write could write there: makes a temporary file beside it and removes it again.
+ * USAGE when the path is a directory or empty. */
+status file_probe(const char *path, struct error *e);
+
 /* Calls body(context) with a recovery point set; OUT_OF_MEMORY when an arena call left by it. The
  * caller then frees the arenas that context holds. */
 status run_recoverable(status (*body)(void *context), void *context, struct error *e);

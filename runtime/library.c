@@ -36,9 +36,13 @@ static bool write_all(int fd, const unsigned char *data, size_t size)
 struct library *library_open(const void *bytes, size_t size, const char *name, struct error *e)
 {
     struct library *l = calloc(1, sizeof *l);
+    if (l == NULL || (l->bytes = malloc(size + 1)) == NULL) {
+        free(l);
+        fail(e, ATOLL_OUT_OF_MEMORY, "%s: no memory for %zu bytes of kernels", name, size);
+        return NULL;
+    }
     int fd = memfd_create("atoll-kernels", MFD_CLOEXEC);
-    if (l == NULL || (l->bytes = malloc(size + 1)) == NULL || fd < 0 ||
-        !write_all(fd, bytes, size)) {
+    if (fd < 0 || !write_all(fd, bytes, size)) {
         fail(e, ATOLL_IO, "%s: kernels cannot be mapped: %s", name, strerror(errno));
     } else {
         char path[64];
@@ -55,7 +59,7 @@ struct library *library_open(const void *bytes, size_t size, const char *name, s
     if (fd >= 0) {
         close(fd);
     }
-    if (l != NULL && l->handle == NULL) {
+    if (l->handle == NULL) {
         library_close(l);
         return NULL;
     }

@@ -10,16 +10,19 @@
 #include <string.h>
 
 /* Above this k, oneDNN may share the sum over k among threads, so its bits would depend on their
- * number; such a product is planned for one thread. Up to it, a sum stays on one thread. */
-enum { LONGEST_SHARED_K = 1024 };
+ * number; such a product is planned for one thread, and a wide one is cut into strips of columns
+ * that threads of ours take. Its shape alone says how many. Up to it, a sum stays on one thread. */
+enum { LONGEST_SHARED_K = 1024, STRIPS = 8, STRIP_GRAIN = 64 };
 /* Below so many multiply-adds a second thread costs more than it brings, most of all when the cores
  * are busy and the team spins: a step of small layers then never leaves its thread. */
 enum { LEAST_SHARED_WORK = 4 << 20 };
-enum { MAX_PREPARED = 256, N_BUCKETS = 512, A = 0, B, BIAS, OUT, N_MEMORIES };
+enum { MAX_PREPARED = 256, N_BUCKETS = 512, A = 0, B, BIAS, OUT, SCRATCH, N_MEMORIES };
 
 struct key {
     struct contraction c; /* axes beyond n_batch are zero, so that bytes compare */
     int64_t threads;      /* oneDNN plans its blocking for a number of threads */
+    int64_t strip;        /* 1, 2, ...: c is a strip of columns of a wider product; 0: the whole */
+    int64_t row;          /* the elements of a row of that product */
 };
 
 struct prepared {
@@ -33,7 +36,7 @@ struct prepared {
 struct onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr;
+    dnnl_primitive_attr_t attr, strip_attr; /* strips run side by side: each has its own scratch */
     struct prepared items[MAX_PREPARED];
     uint32_t buckets[N_BUCKETS]; /* index + 1 */
     uint32_t n;
@@ -51,20 +54,34 @@ static status from_dnnl(dnnl_status_t code, const struct contraction *c, struct 
                 (long long)c->k, (long long)c->n);
 }
 
-struct onednn *onednn_create(void)
+status onednn_create(struct onednn **out)
 {
-    struct onednn *o = calloc(1, sizeof *o);
+    struct onednn *o = *out = calloc(1, sizeof *o);
     if (o == NULL) {
-        return NULL;
+        return ATOLL_OUT_OF_MEMORY;
     }
-    if (dnnl_engine_create(&o->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags) != dnnl_success ||
-        dnnl_primitive_attr_create(&o->attr) != dnnl_success ||
-        dnnl_primitive_attr_set_fpmath_mode(o->attr, dnnl_fpmath_mode_strict) != dnnl_success) {
-        onednn_destroy(o);
-        return NULL;
+    dnnl_status_t code = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
+    if (code == dnnl_success) {
+        code = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
     }
-    return o;
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_create(&o->attr);
+    }
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_set_fpmath_mode(o->attr, dnnl_fpmath_mode_strict);
+    }
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_clone(&o->strip_attr, o->attr);
+    }
+    if (code == dnnl_success) {
+        code = dnnl_primitive_attr_set_scratchpad_mode(o->strip_attr, dnnl_scratchpad_mode_user);
+    }
+    if (code == dnnl_success) {
+        return ATOLL_OK;
+    }
+    onednn_destroy(o);
+    *out = NULL;
+    return code == dnnl_out_of_memory ? ATOLL_OUT_OF_MEMORY : ATOLL_UNSUPPORTED;
 }
 
 static void forget(struct prepared *p)
@@ -90,6 +107,9 @@ void onednn_destroy(struct onednn *o)
     }
     if (o->attr != NULL) {
         dnnl_primitive_attr_destroy(o->attr);
+    }
+    if (o->strip_attr != NULL) {
+        dnnl_primitive_attr_destroy(o->strip_attr);
     }
     if (o->stream != NULL) {
         dnnl_stream_destroy(o->stream);
@@ -120,10 +140,19 @@ static dnnl_status_t make_memory(dnnl_memory_t *out, description d, dnnl_engine_
     return dnnl_memory_create(out, d, engine, DNNL_MEMORY_NONE);
 }
 static dnnl_status_t make_primitive_desc(dnnl_primitive_desc_t *out, const struct onednn *o,
-                                         description d[N_MEMORIES], bool has_bias)
+                                         description d[N_MEMORIES], bool has_bias,
+                                         dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(out, o->engine, d[A], d[B], has_bias ? d[BIAS] : NULL,
-                                             d[OUT], o->attr);
+                                             d[OUT], attr);
+}
+static dnnl_status_t make_scratch(dnnl_memory_t *out, dnnl_primitive_desc_t pd,
+                                  dnnl_engine_t engine)
+{
+    const_dnnl_memory_desc_t d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return d == NULL || dnnl_memory_desc_get_size(d) == 0
+               ? dnnl_success
+               : dnnl_memory_create(out, d, engine, DNNL_MEMORY_ALLOCATE);
 }
 #else
 typedef dnnl_memory_desc_t description;
@@ -141,14 +170,22 @@ static dnnl_status_t make_memory(dnnl_memory_t *out, description d, dnnl_engine_
     return dnnl_memory_create(out, &d, engine, DNNL_MEMORY_NONE);
 }
 static dnnl_status_t make_primitive_desc(dnnl_primitive_desc_t *out, const struct onednn *o,
-                                         description d[N_MEMORIES], bool has_bias)
+                                         description d[N_MEMORIES], bool has_bias,
+                                         dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t code =
         dnnl_matmul_desc_init(&matmul, &d[A], &d[B], has_bias ? &d[BIAS] : NULL, &d[OUT]);
-    return code != dnnl_success
-               ? code
-               : dnnl_primitive_desc_create(out, &matmul, o->attr, o->engine, NULL);
+    return code != dnnl_success ? code
+                                : dnnl_primitive_desc_create(out, &matmul, attr, o->engine, NULL);
+}
+static dnnl_status_t make_scratch(dnnl_memory_t *out, dnnl_primitive_desc_t pd,
+                                  dnnl_engine_t engine)
+{
+    const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return d == NULL || dnnl_memory_desc_get_size(d) == 0
+               ? dnnl_success
+               : dnnl_memory_create(out, d, engine, DNNL_MEMORY_ALLOCATE);
 }
 #endif
 
@@ -157,10 +194,11 @@ static dnnl_data_type_t dnnl_type(enum dtype t)
     return t == BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* One operand: batch axes, then rows and columns; a batch stride of 0 is a size of 1. */
+/* One operand: batch axes, then rows and columns; a batch stride of 0 is a size of 1. row: the
+ * elements from one row to the next where they are more than the columns, else 0. */
 static dnnl_status_t describe_matrix(description *out, const struct contraction *c, enum dtype t,
                                      const int64_t *batch_strides, int64_t rows, int64_t columns,
-                                     bool is_transposed)
+                                     bool is_transposed, int64_t row)
 {
     dnnl_dims_t dims = {0}, strides = {0};
     uint32_t r = c->n_batch;
@@ -170,28 +208,30 @@ static dnnl_status_t describe_matrix(description *out, const struct contraction 
     }
     dims[r] = rows;
     dims[r + 1] = columns;
-    strides[r] = is_transposed ? 1 : columns;
+    strides[r] = is_transposed ? 1 : row != 0 ? row : columns;
     strides[r + 1] = is_transposed ? rows : 1;
     return describe(out, (int)r + 2, dims, dnnl_type(t), strides);
 }
 
-static dnnl_status_t describe_all(description d[N_MEMORIES], const struct contraction *c)
+static dnnl_status_t describe_all(description d[N_MEMORIES], const struct key *key)
 {
+    const struct contraction *c = &key->c;
     int64_t out_strides[MAX_RANK - 2], bias_strides[MAX_RANK - 2] = {0}, step = c->m * c->n;
     for (uint32_t i = c->n_batch; i-- > 0;) {
         out_strides[i] = step;
         step *= c->batch[i];
     }
     dnnl_status_t code =
-        describe_matrix(&d[A], c, c->ab, c->batch_stride_a, c->m, c->k, c->transpose_a);
+        describe_matrix(&d[A], c, c->ab, c->batch_stride_a, c->m, c->k, c->transpose_a, 0);
     if (code == dnnl_success) {
-        code = describe_matrix(&d[B], c, c->ab, c->batch_stride_b, c->k, c->n, c->transpose_b);
+        code = describe_matrix(&d[B], c, c->ab, c->batch_stride_b, c->k, c->n, c->transpose_b,
+                               key->row);
     }
     if (code == dnnl_success) {
-        code = describe_matrix(&d[OUT], c, c->c, out_strides, c->m, c->n, false);
+        code = describe_matrix(&d[OUT], c, c->c, out_strides, c->m, c->n, false, key->row);
     }
     if (code == dnnl_success && c->has_bias) {
-        code = describe_matrix(&d[BIAS], c, c->c, bias_strides, 1, c->n, false);
+        code = describe_matrix(&d[BIAS], c, c->c, bias_strides, 1, c->n, false, 0);
     }
     return code;
 }
@@ -202,14 +242,18 @@ static status prepare(struct onednn *o, struct prepared *p, struct error *e)
     description d[N_MEMORIES];
     memset(d, 0, sizeof d);
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t code = describe_all(d, c);
+    dnnl_status_t code = describe_all(d, &p->key);
     if (code == dnnl_success) {
-        code = make_primitive_desc(&pd, o, d, c->has_bias);
+        code = make_primitive_desc(&pd, o, d, c->has_bias,
+                                   p->key.strip != 0 ? o->strip_attr : o->attr);
     }
     if (code == dnnl_success) {
         code = dnnl_primitive_create(&p->primitive, pd);
     }
-    for (uint32_t i = 0; i < N_MEMORIES && code == dnnl_success; i++) {
+    if (code == dnnl_success && p->key.strip != 0) {
+        code = make_scratch(&p->memories[SCRATCH], pd, o->engine);
+    }
+    for (uint32_t i = 0; i < SCRATCH && code == dnnl_success; i++) {
         if (i != BIAS || c->has_bias) {
             code = make_memory(&p->memories[i], d[i], o->engine);
         }
@@ -280,11 +324,8 @@ static void fill_key(struct key *key, const struct contraction *c)
     key->threads = runs_alone(c) ? 1 : omp_get_max_threads();
 }
 
-static status find(struct onednn *o, const struct contraction *c, struct prepared **out,
-                   struct error *e)
+static status find_key(struct onednn *o, struct key key, struct prepared **out, struct error *e)
 {
-    struct key key;
-    fill_key(&key, c);
     uint64_t hash = hash_bytes(&key, sizeof key, 0);
     uint32_t *bucket = &o->buckets[hash % N_BUCKETS];
     for (uint32_t at = *bucket; at != 0; at = o->items[at - 1].next) {
@@ -310,6 +351,14 @@ static status find(struct onednn *o, const struct contraction *c, struct prepare
     return ATOLL_OK;
 }
 
+static status find(struct onednn *o, const struct contraction *c, struct prepared **out,
+                   struct error *e)
+{
+    struct key key;
+    fill_key(&key, c);
+    return find_key(o, key, out, e);
+}
+
 /* ---- running ---- */
 
 bool onednn_has(struct onednn *o, enum dtype ab, enum dtype c)
@@ -322,28 +371,88 @@ bool onednn_has(struct onednn *o, enum dtype ab, enum dtype c)
     return ab == F32 && c == F32;
 }
 
-static status run_planned(struct onednn *o, const struct contraction *c, const void *a,
-                          const void *b, const void *bias, void *out, struct error *e)
+static dnnl_status_t execute(struct prepared *p, dnnl_stream_t stream, const void *a, const void *b,
+                             const void *bias, void *out)
 {
-    struct prepared *p;
-    TRY(find(o, c, &p, e));
     union {
         const void *in;
         void *handle; /* oneDNN takes inputs as void *, and only reads them */
-    } pointers[N_MEMORIES] = {{a}, {b}, {bias}, {out}};
+    } pointers[SCRATCH] = {{a}, {b}, {bias}, {out}};
     static const int names[N_MEMORIES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
-                                          DNNL_ARG_DST};
+                                          DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    dnnl_status_t code = dnnl_success;
     dnnl_exec_arg_t args[N_MEMORIES];
     int n = 0;
     for (uint32_t i = 0; i < N_MEMORIES; i++) {
         if (p->memories[i] == NULL) {
             continue;
         }
-        TRY(from_dnnl(dnnl_memory_set_data_handle(p->memories[i], pointers[i].handle), c, e));
+        if (i != SCRATCH && code == dnnl_success) {
+            code = dnnl_memory_set_data_handle(p->memories[i], pointers[i].handle);
+        }
         args[n++] = (dnnl_exec_arg_t){names[i], p->memories[i]};
     }
-    TRY(from_dnnl(dnnl_primitive_execute(p->primitive, o->stream, n, args), c, e));
-    return from_dnnl(dnnl_stream_wait(o->stream), c, e);
+    code = code == dnnl_success ? dnnl_primitive_execute(p->primitive, stream, n, args) : code;
+    return code == dnnl_success ? dnnl_stream_wait(stream) : code;
+}
+
+static status run_planned(struct onednn *o, const struct contraction *c, const void *a,
+                          const void *b, const void *bias, void *out, struct error *e)
+{
+    struct prepared *p;
+    TRY(find(o, c, &p, e));
+    return from_dnnl(execute(p, o->stream, a, b, bias, out), c, e);
+}
+
+/* ---- strips ---- */
+
+static int64_t strip_width(const struct contraction *c)
+{
+    int64_t grains = (c->n + STRIPS * STRIP_GRAIN - 1) / (STRIPS * STRIP_GRAIN);
+    return grains * STRIP_GRAIN;
+}
+
+static bool has_strips(const struct contraction *c)
+{
+    double work = (double)c->m * (double)c->n * (double)c->k;
+    return c->k > LONGEST_SHARED_K && c->n_batch == 0 && c->n >= 2 * STRIP_GRAIN &&
+           work >= LEAST_SHARED_WORK;
+}
+
+/* Each strip is a product of its own, planned for one thread, whoever takes it. */
+static status run_strips(struct onednn *o, const struct contraction *c, const char *a,
+                         const char *b, const char *bias, char *out, struct error *e)
+{
+    struct prepared *p[STRIPS];
+    dnnl_status_t codes[STRIPS];
+    int64_t width = strip_width(c), n = (c->n + width - 1) / width;
+    struct key key;
+    fill_key(&key, c);
+    key.row = c->n;
+    key.threads = 1;
+    status found = ATOLL_OK;
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    for (int64_t i = 0; i < n && found == ATOLL_OK; i++) {
+        key.strip = i + 1;
+        key.c.n = c->n - i * width < width ? c->n - i * width : width;
+        found = find_key(o, key, &p[i], e);
+    }
+    omp_set_num_threads(threads);
+    TRY(found);
+    size_t in_bytes = dtype_info[c->ab].bytes, out_bytes = dtype_info[c->c].bytes;
+    size_t b_step = (size_t)(c->transpose_b ? width * c->k : width) * in_bytes;
+    size_t out_step = (size_t)width * out_bytes;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        size_t at = (size_t)i;
+        codes[i] = execute(p[i], o->stream, a, b + at * b_step,
+                           bias != NULL ? bias + at * out_step : NULL, out + at * out_step);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        TRY(from_dnnl(codes[i], c, e));
+    }
+    return ATOLL_OK;
 }
 
 status onednn_run(struct onednn *o, const struct contraction *c, const void *a, const void *b,
@@ -351,6 +460,9 @@ status onednn_run(struct onednn *o, const struct contraction *c, const void *a, 
 {
     if (!runs_alone(c)) {
         return run_planned(o, c, a, b, bias, out, e);
+    }
+    if (has_strips(c)) {
+        return run_strips(o, c, a, b, bias, out, e);
     }
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);

@@ -6,7 +6,8 @@
 #include "contraction.h"
 
 struct onednn;
-struct onednn *onednn_create(void); /* NULL: no engine or no memory */
+/* OUT_OF_MEMORY, or UNSUPPORTED when there is no engine: *out is NULL then. */
+status onednn_create(struct onednn **out);
 void onednn_destroy(struct onednn *o);
 /* Whether this CPU multiplies these dtypes as they are stored. */
 bool onednn_has(struct onednn *o, enum dtype ab, enum dtype c);

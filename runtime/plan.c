@@ -134,7 +134,12 @@ static void view_of(const char *name, const struct tensor *t, atoll_view *out)
 static status wrong_shape(const atoll_plan *p, value v, const int64_t *shape, uint32_t rank,
                           struct error *e)
 {
-    struct arena scratch = {0};
+    struct recovery r;
+    if (arena_recover(&r)) {
+        return fail(e, ATOLL_SHAPE, "input %%%s: another shape; and no memory left to say which",
+                    graph_node(p->file.graph, v)->name);
+    }
+    struct arena scratch = SCRATCH_ARENA;
     struct text found = {.arena = &scratch};
     for (uint32_t i = 0; i < rank; i++) {
         text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)shape[i]);
@@ -144,6 +149,7 @@ static status wrong_shape(const atoll_plan *p, value v, const int64_t *shape, ui
          graph_node(p->file.graph, v)->name, graph_type(p->file.graph, v, &scratch),
          found.data != NULL ? found.data : "");
     arena_free(&scratch);
+    arena_recover_end(&r);
     return ATOLL_SHAPE;
 }
 

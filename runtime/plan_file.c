@@ -74,7 +74,7 @@ static bool names_word(const char *line, const char *word)
 
 const char *plan_missing_feature(const char *about)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct text here = {.arena = &scratch};
     const char *missing = NULL;
     plan_features(&here);
@@ -126,6 +126,7 @@ static void put_program(struct text *t, const struct program *p)
         put(t, l->node.id);
         put(t, l->n_reads);
         put(t, l->n_args);
+        put(t, l->count);
         for (uint32_t a = 0; a < l->n_args; a++) {
             put(t, l->args[a].id);
         }
@@ -242,6 +243,7 @@ static void read_launch(struct reader *r, struct program *p, struct launch *l)
     l->node.id = word(r, g->n_nodes);
     l->n_reads = word(r, 4096);
     l->n_args = word(r, 4096);
+    l->count = word(r, g->n_nodes + 1);
     const struct node *n = graph_node(g, l->node);
     r->is_bad = r->is_bad || l->node.id == 0 || l->n_reads > l->n_args ||
                 (l->kind != LAUNCH_KERNEL &&
@@ -255,6 +257,22 @@ static void read_launch(struct reader *r, struct program *p, struct launch *l)
     }
     r->is_bad = r->is_bad || (l->kind == LAUNCH_CONTRACTION && op_info[n->op].kind != CONTRACTION);
     l->args = args;
+}
+
+/* Calls of several tensors: as many launches of the head's own kernel follow it. */
+static void check_calls(struct reader *r, const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_launches && !r->is_bad;) {
+        const struct launch *head = &p->launches[i];
+        r->is_bad = head->count == 0 || head->count > p->n_launches - i ||
+                    (head->count > 1 && head->kind != LAUNCH_KERNEL);
+        for (uint32_t k = 1; k < head->count && !r->is_bad; k++) {
+            const struct launch *next = &p->launches[i + k];
+            r->is_bad = next->count != 0 || next->kind != LAUNCH_KERNEL ||
+                        next->n_args != head->n_args || strcmp(next->symbol, head->symbol) != 0;
+        }
+        i += head->count;
+    }
 }
 
 static void check_roots(struct reader *r, const struct program *p)
@@ -285,6 +303,9 @@ static void read_program(struct reader *r, struct program *p)
     p->launches = ARENA_ARRAY(&p->arena, struct launch, p->n_launches + 1);
     for (uint32_t i = 0; i < p->n_launches && !r->is_bad; i++) {
         read_launch(r, p, &p->launches[i]);
+    }
+    if (!r->is_bad) {
+        check_calls(r, p);
     }
     p->root = ARENA_ARRAY(&p->arena, value, g->n_nodes);
     p->first_use = ARENA_ARRAY(&p->arena, uint32_t, g->n_nodes);
@@ -325,6 +346,14 @@ static void *find_kernel(void *context, const char *symbol)
     return library_find(context, symbol);
 }
 
+/* A plan without a library must be one without kernels. */
+static void *find_nothing(void *context, const char *symbol)
+{
+    (void)context;
+    (void)symbol;
+    return NULL;
+}
+
 static status load(struct plan_file *out, const char *name, const struct section *library,
                    struct error *e)
 {
@@ -335,14 +364,17 @@ static status load(struct plan_file *out, const char *name, const struct section
                     "the plan on this machine",
                     name, missing);
     }
+    struct error why = {0};
     if (library->size > 0) {
-        out->library = library_open(library->data, library->size, name, e);
+        out->library = library_open(library->data, library->size, name, &why);
         if (out->library == NULL) {
-            return ATOLL_FORMAT;
+            return fail(e, why.code, "%s", why.text);
         }
-        return program_link(&out->program, find_kernel, out->library, e);
     }
-    return ATOLL_OK;
+    return program_link(&out->program, out->library != NULL ? find_kernel : find_nothing,
+                        out->library, &why) == ATOLL_OK
+               ? ATOLL_OK
+               : fail(e, ATOLL_FORMAT, "%s: %s", name, why.text);
 }
 
 static status read_sections(struct plan_file *out, const char *name, bool is_loading,

@@ -28,6 +28,8 @@ static void add_launch(struct program *p, const struct partition *part, uint32_t
     const struct group *group = &part->groups[i];
     struct launch *l = &p->launches[p->n_launches];
     l->node = group->members[group->n_members - 1];
+    l->count = 1;
+    l->group = i;
     if (symbol != NULL) {
         value *args = ARENA_ARRAY(&p->arena, value, k->n_args);
         l->kind = LAUNCH_KERNEL;
@@ -53,12 +55,78 @@ static void add_launch(struct program *p, const struct partition *part, uint32_t
     p->n_launches++;
 }
 
-/* Does any launch from `from` on, or an output, or another update, read the memory of leaf? */
-static bool is_read_later(const struct program *p, value leaf, uint32_t from)
+/* ---- one call for many tensors ---- */
+
+static bool reads_results_of(const struct program *p, const struct launch *reader,
+                             const struct launch *writer)
+{
+    for (uint32_t a = 0; a < reader->n_reads; a++) {
+        for (uint32_t b = writer->n_reads; b < writer->n_args; b++) {
+            if (p->root[reader->args[a].id].id == writer->args[b].id) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The launch whose call launch j can join: the same flat kernel, and nothing from there on gives
+ * what j reads. UINT32_MAX: none. */
+static uint32_t joinable(const struct program *p, uint32_t j)
+{
+    for (uint32_t i = j; i-- > 0;) {
+        const struct launch *l = &p->launches[i];
+        if (reads_results_of(p, &p->launches[j], l)) {
+            return UINT32_MAX;
+        }
+        if (l->kind == LAUNCH_KERNEL && strcmp(l->symbol, p->launches[j].symbol) == 0) {
+            while (p->launches[i].count == 0) {
+                if (reads_results_of(p, &p->launches[j], &p->launches[--i])) {
+                    return UINT32_MAX;
+                }
+            }
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* Launches of one flat kernel over several tensors become one call, the later ones moved up: an
+ * optimizer over all parameters, their finite checks and norms. Before memory is planned, when only
+ * values order the launches. */
+static void join_launches(struct program *p, const struct kernel *kernels)
+{
+    for (uint32_t j = 1; j < p->n_launches; j++) {
+        struct launch l = p->launches[j];
+        if (l.kind != LAUNCH_KERNEL || !kernels[l.group].is_flat) {
+            continue;
+        }
+        uint32_t head = joinable(p, j);
+        if (head == UINT32_MAX) {
+            continue;
+        }
+        uint32_t to = head + p->launches[head].count++;
+        memmove(&p->launches[to + 1], &p->launches[to], (j - to) * sizeof l);
+        l.count = 0;
+        p->launches[to] = l;
+    }
+}
+
+static uint32_t head_of(const struct program *p, uint32_t launch)
+{
+    while (p->launches[launch].count == 0) {
+        launch--;
+    }
+    return launch;
+}
+
+/* Does any launch from `from` on, `writer` aside, or an output, or another update, read the memory
+ * of leaf? */
+static bool is_read_later(const struct program *p, value leaf, uint32_t from, uint32_t writer)
 {
     for (uint32_t i = from; i < p->n_launches; i++) {
         const struct launch *l = &p->launches[i];
-        for (uint32_t a = 0; a < l->n_args; a++) {
+        for (uint32_t a = 0; i != writer && a < l->n_args; a++) {
             if (p->root[l->args[a].id].id == leaf.id) {
                 return true;
             }
@@ -124,7 +192,7 @@ static bool can_update_in_place(const struct program *p, const struct kernel *ke
     uint32_t at = launch_of(p, next);
     if (at == UINT32_MAX || p->root[next.id].id != next.id ||
         p->launches[at].kind != LAUNCH_KERNEL || !p->launches[at].is_single_pass ||
-        is_read_later(p, leaf, at + 1)) {
+        is_read_later(p, leaf, head_of(p, at), at)) {
         return false;
     }
     for (uint32_t i = 0; i < p->graph->n_updates;
@@ -133,7 +201,7 @@ static bool can_update_in_place(const struct program *p, const struct kernel *ke
             return false;
         }
     }
-    return loads_match_store(p, &kernels[at], leaf, next);
+    return loads_match_store(p, &kernels[p->launches[at].group], leaf, next);
 }
 
 static void find_in_place(struct program *p, const struct kernel *kernels)
@@ -161,9 +229,10 @@ static void find_uses(struct program *p)
     memset(p->first_use, 0xff, n * sizeof *p->first_use);
     memset(p->last_use, 0xff, n * sizeof *p->last_use);
     for (uint32_t i = 0; i < p->n_launches; i++) {
+        uint32_t call = head_of(p, i); /* tensors of one call are worked on side by side */
         for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
             if (p->root[p->launches[i].args[a].id].id != 0) {
-                use(p, p->launches[i].args[a], i);
+                use(p, p->launches[i].args[a], call);
             }
         }
     }
@@ -199,6 +268,7 @@ status program_build(const struct graph *g, const struct partition *p, const str
     for (uint32_t i = 0; i < p->n_groups; i++) {
         add_launch(out, p, i, &kernels[i], symbols[i]);
     }
+    join_launches(out, kernels);
     for (uint32_t i = 0; i < out->n_launches; i++) {
         const struct launch *l = &out->launches[i];
         for (uint32_t a = 0; a < l->n_args; a++) {
@@ -234,6 +304,15 @@ status program_link(struct program *p, program_find *find, void *context, struct
         memcpy(&l->fn, &address, sizeof l->fn); /* POSIX: a function address travels as void * */
     }
     return ATOLL_OK;
+}
+
+uint32_t program_calls(const struct program *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_launches; i++) {
+        n += p->launches[i].count > 0;
+    }
+    return n;
 }
 
 void program_free(struct program *p)

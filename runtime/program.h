@@ -20,6 +20,9 @@ struct launch {
     uint32_t n_args;
     const value *args;   /* values whose memory is passed, in order */
     bool is_single_pass; /* each element is read before it is written: updates may go in place */
+    uint32_t count; /* KERNEL: launches that one call runs, this and the next ones: the same kernel
+                       over several tensors; 0: run by one before */
+    uint32_t group; /* of the partition it comes from; known while building only */
 };
 
 struct program {
@@ -40,6 +43,8 @@ status program_build(const struct graph *g, const struct partition *p, const str
 /* Looks the kernels up: find(context, symbol) gives an address or NULL. */
 typedef void *program_find(void *context, const char *symbol);
 status program_link(struct program *p, program_find *find, void *context, struct error *e);
+/* Calls a step makes: kernels, each over one or several tensors, and library calls. */
+uint32_t program_calls(const struct program *p);
 void program_free(struct program *p);
 
 struct session;
@@ -56,6 +61,10 @@ struct tensor *session_leaf(struct session *s, value leaf);
 void session_point(struct session *s, value leaf, void *data);
 /* Runs every launch, then the updates. */
 status session_step(struct session *s, struct error *e);
+/* Shows every value that a launch wrote as its call ends (later ones may reuse the memory). NULL:
+ * nobody watches. */
+typedef void session_watcher(void *context, uint32_t launch, value v, const struct tensor *t);
+void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
 /* Bytes of the arena of intermediates (peak alive), and of leaves owned. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/eager.h"
+#include "runtime/index_check.h"
 
 struct session {
     const struct program *p;
@@ -27,6 +28,8 @@ struct session {
     unsigned char **snapshots;        /* by output */
     unsigned char **staging;          /* by update that copies */
     struct contraction_cache *cache;
+    session_watcher *watcher;
+    void *watcher_context;
 };
 
 static size_t bytes_of(const struct session *s, value v)
@@ -137,7 +140,7 @@ static size_t place(struct placed *placed, uint32_t n, size_t bytes, uint32_t fi
 static void plan_memory(struct session *s)
 {
     const struct program *p = s->p;
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct placed *placed = ARENA_ARRAY(&scratch, struct placed, p->graph->n_nodes);
     uint32_t n = 0;
     s->peak_bytes = 0;
@@ -335,7 +338,9 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
 {
     const struct launch *l = &s->p->launches[i];
     if (l->kind == LAUNCH_KERNEL) {
-        l->fn(args, s->symbols, s->flat[i]);
+        if (l->count > 0) {
+            l->fn(args, s->symbols, &s->flat[i], l->count);
+        }
         return ATOLL_OK;
     }
     if (l->kind == LAUNCH_CONTRACTION) {
@@ -348,6 +353,23 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
     }
     struct tensor result = s->tensors[l->node.id];
     return eager_node(s->p->graph, l->node, operands, &result, s->symbols, s->cache, e);
+}
+
+void session_watch(struct session *s, session_watcher *watcher, void *context)
+{
+    s->watcher = watcher;
+    s->watcher_context = context;
+}
+
+static void show_launch(const struct session *s, uint32_t i)
+{
+    uint32_t end = i + s->p->launches[i].count;
+    for (; i < end; i++) {
+        const struct launch *l = &s->p->launches[i];
+        for (uint32_t a = l->n_reads; a < l->n_args; a++) {
+            s->watcher(s->watcher_context, i, l->args[a], &s->tensors[l->args[a].id]);
+        }
+    }
 }
 
 static void copy_updates(struct session *s)
@@ -368,6 +390,11 @@ static void copy_updates(struct session *s)
     }
 }
 
+static struct tensor *lend_leaf(void *context, value leaf)
+{
+    return session_leaf(context, leaf);
+}
+
 status session_step(struct session *s, struct error *e)
 {
     const struct program *p = s->p;
@@ -377,6 +404,7 @@ status session_step(struct session *s, struct error *e)
     if (s->is_dirty) {
         refresh_pointers(s);
     }
+    TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
     for (uint32_t i = 0; i < p->graph->n_outputs; i++) {
         if (p->is_snapshot[i]) {
             memcpy(s->snapshots[i], address_of(s, p->graph->outputs[i].value),
@@ -386,6 +414,9 @@ status session_step(struct session *s, struct error *e)
     void *const *args = s->pointers;
     for (uint32_t i = 0; i < p->n_launches; i++) {
         TRY(run_launch(s, i, args, e));
+        if (s->watcher != NULL) {
+            show_launch(s, i);
+        }
         args += p->launches[i].n_args;
     }
     copy_updates(s);

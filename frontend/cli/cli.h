@@ -7,6 +7,8 @@
 #include "frontend/runner.h"
 #include "runtime/data.h"
 
+#define MAX_SEED INT64_C(9000000000000000) /* exact as a double */
+
 enum { EXIT_CHECK = 1, EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_ENVIRONMENT = 4 };
 
 /* An option: "--name VALUE", or a flag when value is NULL in the table. */
@@ -15,6 +17,13 @@ struct option {
     const char *value; /* "N" in the help; NULL: a flag */
     const char *doc;
 };
+
+/* A row that every reader of data has. */
+#define READ_OPTION                                                                                \
+    {                                                                                              \
+        "read", "OPTIONS",                                                                         \
+            "how to read the file: header=yes|no,separator=tab,nonfinite=allow,format=csv, ..."    \
+    }
 
 struct arguments {
     const struct option *options;
@@ -39,11 +48,21 @@ const char *argument(const struct arguments *a, const char *name, const char *ot
 bool argument_flag(const struct arguments *a, const char *name);
 status argument_number(const struct arguments *a, const char *name, double otherwise, double low,
                        double high, double *out, struct error *e);
+/* A whole number; bounds up to 2^53. */
+status argument_whole(const struct arguments *a, const char *name, int64_t otherwise, int64_t low,
+                      int64_t high, int64_t *out, struct error *e);
+/* No options but those of the space-separated list were given; for what `why` says. */
+status argument_only(const struct arguments *a, const char *allowed, const char *why,
+                     struct error *e);
 
 /* Options that compile and train share, read into a compile job. */
 struct job {
     struct arena arena;
-    struct graph *model;
+    struct graph *model;    /* --shape applied */
+    struct graph *symbolic; /* as the file has it; the same graph without --shape */
+    struct graph
+        *any_rows; /* --shape applied but for the symbol of %x's rows: takes the test rows */
+    int64_t sizes[MAX_SYMBOLS]; /* of --shape, by symbol of `symbolic`; -1: left symbolic */
     struct policy file_policy;
     struct train_options train;
     struct compile_options compile;
@@ -54,8 +73,16 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
                 struct error *e);
 /* Sets the policy (a built-in name, or a policy file) and with it whether the loss scaler is on. */
 status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e);
+/* Batches of so many rows fit what --shape fixed. */
+status job_check_rows(const struct job *j, int64_t rows, struct error *e);
 void job_close(struct job *j);
 
+bool is_plan_name(const char *path); /* ends in .plan */
+/* USAGE when a MODEL is asked for and a plan is given. */
+status not_a_plan(const char *path, struct error *e);
+/* What building a model gave: an argument that the builder or a pass refuses is a mistake in the
+ * model, not on the command line, and exits as bad input. */
+status of_model(status code, struct error *e);
 status read_text_file(const char *path, struct arena *a, char **out, size_t *size, struct error *e);
 
 /* A data set split at random (by the seed; in file order with --no-shuffle: the last rows) into
@@ -70,19 +97,35 @@ struct split {
     bool is_shuffled;
     uint64_t seed;
 };
-/* --label COLUMN into the data options. */
-status data_label(const struct arguments *a, struct dataset_options *o, struct error *e);
+/* --read, --label and --scale into the data options. */
+status read_data_options(const struct arguments *a, struct dataset_options *o, struct error *e);
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e);
-/* A label that is no class of the graph's logits is refused before the first step. */
-status split_check_labels(const struct split *s, const struct graph *g, struct error *e);
+/* Before the first step: x and y feed every input of the graph, labels are classes of its logits.
+ */
+status split_check(const struct split *s, const struct graph *g, struct error *e);
 void split_epoch(struct split *s, int64_t epoch);
 /* Rows [from, from + n) of the epoch's order as tensors; valid until the next call. */
 void split_batch(struct split *s, int64_t from, int64_t n, struct tensor *x, struct tensor *y);
+/* The sizes of the batches that `epochs` passes and at most max_steps steps take fit --shape. */
+status split_check_rows(const struct split *s, const struct job *j, int64_t batch, int64_t epochs,
+                        int64_t max_steps, struct error *e);
 /* The test rows; valid until the next call, and the epoch's order is lost. */
 void split_test(struct split *s, struct tensor *x, struct tensor *y);
 void split_close(struct split *s);
 /* Share of rows whose largest logit is the label's; NaN counts as wrong. */
 double accuracy_of(const struct tensor *logits, const struct tensor *y);
 double seconds_now(void);
+
+/* A flat JSON object on standard output. */
+struct json {
+    bool has_field;
+};
+void json_open(struct json *j);
+void json_text(struct json *j, const char *name, const char *text);
+void json_real(struct json *j, const char *name, double value,
+               int digits); /* null when not finite */
+void json_whole(struct json *j, const char *name, uint64_t whole);
+void json_truth(struct json *j, const char *name, bool truth);
+void json_close(const char *end);
 
 #endif

@@ -8,11 +8,12 @@
 
 #include "cli.h"
 #include "frontend/compare.h"
+#include "frontend/parting.h"
 
 static const struct option options[] = {
     {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},
     {"policies", "LIST", "policies, comma-separated (default fp32,bf16,fp16)"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings"},
+    {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
@@ -24,9 +25,13 @@ static const struct option options[] = {
     {"seed", "N", "seed (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
     {"holdout", "SHARE", "share of rows for the test (default 0.2)"},
-    {"scale", "X", "factor on the features"},
+    {"scale", "X", "factor on the features: a number or A/B"},
+    READ_OPTION,
     {"label", "COLUMN", "CSV label column"},
     {"min-accuracy", "A", "fail when a test accuracy is below (default 0)"},
+    {"part", "X",
+     "relative L2 error from which a value counts as parted from the reference (default: 8 times "
+     "the epsilon of the policy's narrow dtype)"},
     {"values", NULL, "print the precision error of every output and gradient"},
     {"json", NULL, "print as JSON lines"},
 };
@@ -53,25 +58,66 @@ static void on_value(void *context, const char *name, const struct closeness *c)
         p->worst = *c;
         snprintf(p->worst_name, sizeof p->worst_name, "%.60s", name);
     }
-    if (p->prints) {
-        printf(p->is_json ? "{\"policy\": \"%s\", \"value\": \"%s\", \"max_abs\": %.6g, "
-                            "\"max_ulp\": %.6g, \"relative_l2\": %.6g, "
-                            "\"cosine\": %.9g, \"nonfinite\": %llu}\n"
-                          : "  %-6s %-14s max abs %-11.4g max ulp %-11.4g relative L2 %-11.4g "
-                            "cosine %.9f nonfinite %llu\n",
+    if (p->prints && p->is_json) {
+        struct json j;
+        json_open(&j);
+        json_text(&j, "policy", p->policy);
+        json_text(&j, "value", name);
+        json_real(&j, "max_abs", c->max_abs, 6);
+        json_real(&j, "max_ulp", c->max_ulp, 6);
+        json_real(&j, "relative_l2", c->relative_l2, 6);
+        json_real(&j, "cosine", c->cosine, 9);
+        json_whole(&j, "nonfinite", c->nonfinite);
+        json_close("\n");
+    } else if (p->prints) {
+        printf("  %-6s %-14s max abs %-11.4g max ulp %-11.4g relative L2 %-11.4g cosine %.9f "
+               "nonfinite %llu\n",
                p->policy, name, c->max_abs, c->max_ulp, c->relative_l2, c->cosine,
                (unsigned long long)c->nonfinite);
     }
+}
+
+/* kind: fused (against eager) or reference. */
+static void print_parting(const struct precision *p, const char *kind, const char *what,
+                          const char *text)
+{
+    if (p->is_json) {
+        struct json j;
+        json_open(&j);
+        json_text(&j, "policy", p->policy);
+        json_text(&j, "parting", kind);
+        json_text(&j, "at", text);
+        json_close("\n");
+    } else {
+        printf("%s: %s %s\n", p->policy, what, text[0] != '\0' ? text : "no value");
+    }
+}
+
+static status feed_side(struct side *s, const struct tensor *x, const struct tensor *y,
+                        struct error *e)
+{
+    TRY(runner_input(&s->runner, "x", x, e));
+    return y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0
+               ? runner_input(&s->runner, "y", y, e)
+               : ATOLL_OK;
+}
+
+static status open_sides(struct side sides[2], struct job *j, struct error *e)
+{
+    status code = ATOLL_OK;
+    memset(sides, 0, 2 * sizeof *sides);
+    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
+        j->compile.is_eager = i == 0;
+        code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
+    }
+    return code;
 }
 
 static status step_side(struct side *s, const struct tensor *x, const struct tensor *y,
                         struct error *e)
 {
     double start = seconds_now();
-    TRY(runner_input(&s->runner, "x", x, e));
-    if (y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0) {
-        TRY(runner_input(&s->runner, "y", y, e));
-    }
+    TRY(feed_side(s, x, y, e));
     TRY(runner_step(&s->runner, e));
     s->seconds += seconds_now() - start;
     return ATOLL_OK;
@@ -90,7 +136,7 @@ static status test_side(struct side *s, const struct job *j, struct split *split
     if (y.data == NULL || split->n_test == 0) {
         return ATOLL_OK;
     }
-    status code = runner_open(&forward, j->model, &o, j->seed, e);
+    status code = runner_open(&forward, j->any_rows, &o, j->seed, e);
     if (code == ATOLL_OK) {
         runner_copy_leaves(&forward, &s->runner);
         struct side f = {.runner = forward};
@@ -113,22 +159,62 @@ static uint32_t count_islands(const struct graph *g)
     return most;
 }
 
-static void print_row(const struct job *j, struct side *s, int64_t steps,
-                      const struct bit_count *bits, const struct precision *p, bool is_json)
+/* A counter of the last step; 0 before the first. */
+static double counted(struct side *s, int64_t steps, const char *name)
 {
-    const char *form =
-        is_json ? "{\"policy\": \"%s\", \"mode\": \"%s\", \"test_accuracy\": %.6f, \"step_us\": "
-                  "%.2f, \"peak_bytes\": %zu, "
-                  "\"accepted\": %.0f, \"skipped\": %.0f, \"islands\": %u, \"values\": %llu, "
-                  "\"different\": %llu, "
-                  "\"loss_error\": %.4g, \"gradient_error\": %.4g, \"worst_gradient\": \"%s\"}\n"
-                : "%-14s %-6s %9.4f %10.1f %12zu %6.0f/%-5.0f %8u %14llu %9llu %11.3g %11.3g  %s\n";
-    printf(form, j->compile.policy->name, s->runner.is_eager ? "eager" : "fused", s->accuracy,
-           steps > 0 ? s->seconds / (double)steps * 1e6 : 0.0, s->runner.peak_bytes,
-           runner_number(&s->runner, "accepted"), runner_number(&s->runner, "skipped"),
-           count_islands(s->runner.compiled.step), (unsigned long long)bits->compared,
-           (unsigned long long)bits->different, p->loss.max_abs, p->worst.relative_l2,
-           p->worst_name);
+    return steps > 0 ? runner_number(&s->runner, name) : 0.0;
+}
+
+static void print_json(const struct job *j, struct side *s, int64_t steps, double step_us,
+                       const struct bit_count *bits, const struct precision *p)
+{
+    struct json o;
+    json_open(&o);
+    json_text(&o, "policy", j->compile.policy->name);
+    json_text(&o, "mode", s->runner.is_eager ? "eager" : "fused");
+    json_real(&o, "test_accuracy", s->accuracy, 6);
+    json_real(&o, "step_us", step_us, 6);
+    json_whole(&o, "peak_bytes", s->runner.peak_bytes);
+    json_real(&o, "accepted", counted(s, steps, "accepted"), 16);
+    json_real(&o, "skipped", counted(s, steps, "skipped"), 16);
+    json_whole(&o, "islands", count_islands(s->runner.compiled.step));
+    json_whole(&o, "values", bits->compared);
+    json_whole(&o, "different", bits->different);
+    json_real(&o, "loss_error", p->loss.max_abs, 4);
+    json_real(&o, "gradient_error", p->worst.relative_l2, 4);
+    json_text(&o, "worst_gradient", p->worst_name);
+    json_close("\n");
+}
+
+/* A figure of the table; "-" where there is none. */
+struct cell {
+    char text[32];
+};
+static struct cell cell(const char *format, double number)
+{
+    struct cell c = {"-"};
+    if (!isnan(number)) {
+        snprintf(c.text, sizeof c.text, format, number);
+    }
+    return c;
+}
+
+static void print_row(const struct job *j, struct side *s, int64_t steps,
+                      const struct bit_count *bits, const struct precision *p)
+{
+    double step_us = steps > 0 ? s->seconds / (double)steps * 1e6 : (double)NAN;
+    if (p->is_json) {
+        print_json(j, s, steps, step_us, bits, p);
+    } else {
+        printf("%-14s %-6s %9s %10s %12zu %6s/%-5s %8u %14llu %9llu %11.3g %11.3g  %s\n",
+               j->compile.policy->name, s->runner.is_eager ? "eager" : "fused",
+               cell("%.4f", s->accuracy).text, cell("%.1f", step_us).text, s->runner.peak_bytes,
+               cell("%.0f", counted(s, steps, "accepted")).text,
+               cell("%.0f", counted(s, steps, "skipped")).text,
+               count_islands(s->runner.compiled.step), (unsigned long long)bits->compared,
+               (unsigned long long)bits->different, p->loss.max_abs, p->worst.relative_l2,
+               p->worst_name);
+    }
     fflush(stdout);
 }
 
@@ -151,78 +237,157 @@ static status train_both(struct side sides[2], struct split *split, int64_t batc
     return ATOLL_OK;
 }
 
-static status compare_policy(struct job *j, struct split *split, const struct arguments *a,
-                             int64_t batch, int64_t epochs, struct bit_count *total, double *low,
-                             struct error *e)
+/* The same steps again from the start, up to the first at which the two sides part, to name the
+ * value. Steps are deterministic, so it is found where the bits were. */
+static status find_parting(struct job *j, struct split *split, int64_t batch, int64_t epochs,
+                           struct parting *parting, struct error *e)
 {
     struct side sides[2];
-    struct bit_count bits = {0};
-    struct precision p = {.prints = argument_flag(a, "values"),
-                          .is_json = argument_flag(a, "json")};
     struct tensor x, y;
-    int64_t steps = 0;
-    p.policy = j->compile.policy->name;
-    memset(sides, 0, sizeof sides);
-    split_epoch(split, 0);
-    split_batch(split, 0, split->n_train < batch ? split->n_train : batch, &x, &y);
-    status code = compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p, e);
-    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
-        j->compile.is_eager = i == 0;
-        code = runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e);
-    }
-    code = code == ATOLL_OK ? split_check_labels(split, runner_graph(&sides[0].runner), e) : code;
-    code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
-    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
-        code = test_side(&sides[i], j, split, e);
-        print_row(j, &sides[i], steps, &bits, &p, p.is_json);
-        *low = fmin(*low, sides[i].accuracy);
-    }
-    total->compared += bits.compared;
-    total->different += bits.different;
-    if (bits.different > 0 && total->first[0] == '\0') {
-        snprintf(total->first, sizeof total->first, "%.20s: %.100s", p.policy, bits.first);
+    status code = open_sides(sides, j, e);
+    for (int64_t epoch = 0; epoch < epochs && code == ATOLL_OK && !parting->is_found; epoch++) {
+        split_epoch(split, epoch);
+        for (int64_t row = 0; row < split->n_train && code == ATOLL_OK && !parting->is_found;
+             row += batch) {
+            split_batch(split, row, split->n_train - row < batch ? split->n_train - row : batch, &x,
+                        &y);
+            code = feed_side(&sides[0], &x, &y, e);
+            code = code == ATOLL_OK ? feed_side(&sides[1], &x, &y, e) : code;
+            code = code == ATOLL_OK ? parting_step(&sides[0].runner, &sides[1].runner, parting, e)
+                                    : code;
+        }
     }
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
     return code;
 }
 
+static status part_tolerance(const struct job *j, const struct arguments *a, double *out,
+                             struct error *e)
+{
+    enum dtype low = j->compile.policy->low != DTYPE_NONE ? j->compile.policy->low : F32;
+    return argument_number(a, "part", 8.0 * dtype_info[low].epsilon, 0.0, 1e9, out, e);
+}
+
+static status compare_policy(struct job *j, struct split *split, const struct arguments *a,
+                             int64_t batch, int64_t epochs, struct bit_count *total, double *low,
+                             struct error *e)
+{
+    struct side sides[2];
+    struct bit_count bits = {0};
+    struct parting parting = {0};
+    struct precision p = {.prints = argument_flag(a, "values"),
+                          .is_json = argument_flag(a, "json")};
+    struct tensor x, y;
+    int64_t steps = 0;
+    double tolerance;
+    char what[100];
+    p.policy = j->compile.policy->name;
+    memset(sides, 0, sizeof sides);
+    split_epoch(split, 0);
+    split_batch(split, 0, split->n_train < batch ? split->n_train : batch, &x, &y);
+    TRY(part_tolerance(j, a, &tolerance, e));
+    status code = of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p,
+                                             tolerance, &parting, e),
+                           e);
+    if (code == ATOLL_OK) {
+        snprintf(what, sizeof what,
+                 "first value over relative L2 %.3g from the reference:", tolerance);
+        print_parting(&p, "reference", what, parting.text);
+    }
+    parting = (struct parting){0};
+    code = code == ATOLL_OK ? open_sides(sides, j, e) : code;
+    code = code == ATOLL_OK ? train_both(sides, split, batch, epochs, &steps, &bits, e) : code;
+    for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
+        code = test_side(&sides[i], j, split, e);
+        print_row(j, &sides[i], steps, &bits, &p);
+        *low =
+            isnan(*low) || isnan(sides[i].accuracy) ? (double)NAN : fmin(*low, sides[i].accuracy);
+    }
+    total->compared += bits.compared;
+    total->different += bits.different;
+    runner_free(&sides[0].runner);
+    runner_free(&sides[1].runner);
+    if (code == ATOLL_OK && bits.different > 0) {
+        code = find_parting(j, split, batch, epochs, &parting, e);
+        print_parting(&p, "fused", "fused and eager part at", parting.text);
+    }
+    if (bits.different > 0 && total->first[0] == '\0') {
+        snprintf(total->first, sizeof total->first, "%.20s: %.400s", p.policy,
+                 parting.is_found ? parting.text : bits.first);
+    }
+    return code;
+}
+
+/* The next policy of a comma-separated list that is cut up; NULL behind the last. */
+static const char *next_policy(char **list)
+{
+    char *name = *list, *comma = name != NULL ? strchr(name, ',') : NULL;
+    if (comma != NULL) {
+        *comma++ = '\0';
+    }
+    *list = comma;
+    return name;
+}
+
+static void print_head(void)
+{
+    printf("%-14s %-6s %9s %10s %12s %12s %8s %14s %9s %11s %11s\n", "policy", "mode", "test acc",
+           "step us", "peak bytes", "acc./skipped", "islands", "values", "bits diff", "loss error",
+           "grad error");
+}
+
+static status verdict(const struct job *j, const struct bit_count *total, double low, double wanted,
+                      struct error *e)
+{
+    if (total->different > 0 && !j->compile.is_relaxed) {
+        return fail(e, ATOLL_CHECK_FAILED, "fused differs from eager, first at %s", total->first);
+    }
+    if (wanted > 0.0 && isnan(low)) {
+        return fail(e, ATOLL_CHECK_FAILED,
+                    "no test accuracy to hold against %.4f; hint: hold rows out (--holdout), with "
+                    "i64 labels and an output logits",
+                    wanted);
+    }
+    return wanted == 0.0 || low >= wanted
+               ? ATOLL_OK
+               : fail(e, ATOLL_CHECK_FAILED, "test accuracy %.4f, expected at least %.4f", low,
+                      wanted);
+}
+
 static status compare_all(struct job *j, struct split *split, const struct arguments *a,
                           struct error *e)
 {
     struct bit_count total = {0};
-    double batch, epochs, wanted, low = 1.0;
-    TRY(argument_number(a, "batch", 64, 1, 1e9, &batch, e));
-    TRY(argument_number(a, "epochs", 5, 0, 1e6, &epochs, e));
+    double wanted, low = 1.0;
+    int64_t batch, epochs;
+    TRY(argument_whole(a, "batch", 64, 1, 1000000000, &batch, e));
+    TRY(argument_whole(a, "epochs", 5, 0, 1000000, &epochs, e));
     TRY(argument_number(a, "min-accuracy", 0, 0, 1, &wanted, e));
+    TRY(split_check(split, j->model, e));
+    TRY(split_check_rows(split, j, batch, epochs, INT64_MAX, e));
+    const char *policies = argument(a, "policies", "fp32,bf16,fp16"), *name;
+    char *list = arena_copy_text(&j->arena, policies);
+    while ((name = next_policy(&list)) !=
+           NULL) { /* a slip in the last one shows before the first */
+        TRY(job_policy(j, name, a, e));
+    }
     bool is_json = argument_flag(a, "json");
     if (!is_json) {
-        printf("%-14s %-6s %9s %10s %12s %12s %8s %14s %9s %11s %11s\n", "policy", "mode",
-               "test acc", "step us", "peak bytes", "acc./skipped", "islands", "values",
-               "bits diff", "loss error", "grad error");
+        print_head();
     }
-    char *list = arena_copy_text(&j->arena, argument(a, "policies", "fp32,bf16,fp16"));
-    for (char *name = list, *next; name != NULL; name = next) {
-        next = strchr(name, ',');
-        if (next != NULL) {
-            *next++ = '\0';
-        }
+    list = arena_copy_text(&j->arena, policies);
+    while ((name = next_policy(&list)) != NULL) {
         TRY(job_policy(j, name, a, e));
-        TRY(compare_policy(j, split, a, (int64_t)batch, (int64_t)epochs, &total, &low, e));
+        TRY(compare_policy(j, split, a, batch, epochs, &total, &low, e));
     }
     if (!is_json) {
         printf("fused == eager: %llu values compared, %llu with different bits\n"
                "loss error, grad error: eager against the f64 reference of the original graph "
-               "(absolute; relative L2 of the worst "
-               "gradient)\n",
+               "(absolute; relative L2 of the worst gradient)\n",
                (unsigned long long)total.compared, (unsigned long long)total.different);
     }
-    if (total.different > 0 && !j->compile.is_relaxed) {
-        return fail(e, ATOLL_CHECK_FAILED, "fused differs from eager, first at %s", total.first);
-    }
-    return low >= wanted ? ATOLL_OK
-                         : fail(e, ATOLL_CHECK_FAILED, "test accuracy %.4f, expected at least %.4f",
-                                low, wanted);
+    return verdict(j, &total, low, wanted, e);
 }
 
 static status run(const struct arguments *a, struct context *c, struct error *e)
@@ -232,6 +397,7 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE, "expected one MODEL; hint: atoll compare MODEL --data FILE");
     }
+    TRY(not_a_plan(a->positional[0], e));
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? split_open(&split, a, j.seed, e) : code;
     code = code == ATOLL_OK ? compare_all(&j, &split, a, e) : code;

@@ -5,12 +5,14 @@
 #include "cli.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "runtime/file.h"
 
 static const struct option options[] = {
     {"policy", "P",
      "precision policy: fp32, bf16, fp16, bf16@torch-cuda, ... or a policy file (default fp32)"},
     {"shape", "n=64", "fix symbols to numbers; others stay symbolic"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"optimizer", "TEXT",
+     "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm (default: none)"},
     {"accumulate", "K", "micro-batches a step (default 1)"},
@@ -25,12 +27,34 @@ static const struct option options[] = {
 /* The primitive graph as its text reads back, so that the plan's ids are those of its text. */
 static status reread(const struct graph *g, struct graph **out, struct error *e)
 {
-    struct arena scratch = {0};
+    struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     graph_print(g, &t, NULL);
     *out = graph_parse(t.data, t.length, "compiled graph", e);
     arena_free(&scratch);
     return *out != NULL ? ATOLL_OK : e->code;
+}
+
+static void print_built(const struct runner *r, const char *output, double seconds, bool is_json)
+{
+    struct json j;
+    if (!is_json) {
+        printf("%s: %u kernels, %u launches, peak %zu bytes, state %zu bytes, %.2f s (from cache: "
+               "%d)\n",
+               output, r->compiled.n_kernels, program_calls(&r->compiled.program),
+               session_peak_bytes(r->session), session_leaf_bytes(r->session), seconds,
+               r->compiled.is_from_cache);
+        return;
+    }
+    json_open(&j);
+    json_text(&j, "plan", output);
+    json_whole(&j, "kernels", r->compiled.n_kernels);
+    json_whole(&j, "launches", program_calls(&r->compiled.program));
+    json_whole(&j, "peak_bytes", session_peak_bytes(r->session));
+    json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
+    json_real(&j, "seconds", seconds, 4);
+    json_truth(&j, "from_cache", r->compiled.is_from_cache);
+    json_close("\n");
 }
 
 static status build(struct job *j, const char *model, const char *output, bool is_json,
@@ -41,12 +65,12 @@ static status build(struct job *j, const char *model, const char *output, bool i
     struct graph *primitive = NULL;
     double start = seconds_now();
     j->compile.is_eager = true;
-    status code = compile_graph(j->model, &j->compile, &passes, e);
+    status code = of_model(compile_graph(j->model, &j->compile, &passes, e), e);
     code = code == ATOLL_OK ? reread(passes.primitive, &primitive, e) : code;
     compiled_free(&passes);
     j->compile.is_eager = false;
     code = code == ATOLL_OK ? compile_primitive(primitive, &j->compile, &r.compiled, e) : code;
-    code = code == ATOLL_OK ? runner_from(&r, j->seed, e) : code;
+    code = code == ATOLL_OK ? of_model(runner_from(&r, j->seed, e), e) : code;
     if (code == ATOLL_OK) {
         char about[600];
         snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",
@@ -56,14 +80,7 @@ static status build(struct job *j, const char *model, const char *output, bool i
         code = runner_write_plan(&r, output, about, e);
     }
     if (code == ATOLL_OK) {
-        const char *form = is_json ? "{\"plan\": \"%s\", \"kernels\": %u, \"launches\": %u, "
-                                     "\"peak_bytes\": %zu, \"state_bytes\": %zu, "
-                                     "\"seconds\": %.3f, \"from_cache\": %d}\n"
-                                   : "%s: %u kernels, %u launches, peak %zu bytes, state %zu "
-                                     "bytes, %.2f s (from cache: %d)\n";
-        printf(form, output, r.compiled.n_kernels, r.compiled.program.n_launches,
-               session_peak_bytes(r.session), session_leaf_bytes(r.session), seconds_now() - start,
-               r.compiled.is_from_cache);
+        print_built(&r, output, seconds_now() - start, is_json);
     }
     runner_free(&r);
     return code;
@@ -73,12 +90,12 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
 {
     struct job j;
     const char *output = argument(a, "output", "step.plan");
-    if (a->n_positional == 3 && strcmp(a->positional[1], "-o") == 0) {
-        output = a->positional[2];
-    } else if (a->n_positional != 1) {
+    if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE,
                     "expected one MODEL; hint: atoll compile MODEL --policy bf16 -o step.plan");
     }
+    TRY(not_a_plan(a->positional[0], e));
+    TRY(file_probe(output, e));
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     if (argument_flag(a, "forward")) {

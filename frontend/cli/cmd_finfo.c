@@ -10,35 +10,53 @@
 
 static const struct option finfo_options[] = {{"json", NULL, "print as JSON"}};
 
+/* JSON: an array of objects. */
+static void show_dtype(const struct dtype_row *row, bool is_json, bool is_first)
+{
+    double subnormal = row->smallest_normal * row->epsilon;
+    struct json j;
+    if (!is_json) {
+        printf("%-7s %5u %14.8g %14.8g %14.8g %16.8g\n", row->name, row->bytes, row->epsilon,
+               row->max, row->smallest_normal, subnormal);
+        return;
+    }
+    printf(is_first ? "[" : ", ");
+    json_open(&j);
+    json_text(&j, "dtype", row->name);
+    json_whole(&j, "bytes", row->bytes);
+    json_real(&j, "epsilon", row->epsilon, 17);
+    json_real(&j, "max", row->max, 17);
+    json_real(&j, "min_normal", row->smallest_normal, 17);
+    json_real(&j, "min_subnormal", subnormal, 17);
+    json_close("");
+}
+
 static status finfo(const struct arguments *a, struct context *c, struct error *e)
 {
-    bool is_json = argument_flag(a, "json"), found = a->n_positional == 0, is_first = true;
+    bool is_json = argument_flag(a, "json");
+    const char *wanted = a->n_positional > 0 ? a->positional[0] : NULL;
     (void)c;
+    if (a->n_positional > 1) {
+        return fail(e, ATOLL_USAGE, "expected one DTYPE or none, found %u", a->n_positional);
+    }
+    enum dtype only = wanted != NULL ? dtype_named(wanted, strlen(wanted)) : DTYPE_NONE;
+    if (wanted != NULL && !dtype_is_float(only)) {
+        return fail(e, ATOLL_USAGE,
+                    "no float dtype '%s'; there are f8e4m3, f8e5m2, f16, bf16, f32, f64", wanted);
+    }
     if (!is_json) {
         printf("%-7s %5s %14s %14s %14s %16s\n", "dtype", "bytes", "epsilon", "max", "min normal",
                "min subnormal");
     }
+    bool is_first = true;
     for (int t = 1; t < N_DTYPES; t++) {
-        const struct dtype_row *row = &dtype_info[t];
-        if (!dtype_is_float((enum dtype)t) ||
-            (a->n_positional > 0 && strcmp(a->positional[0], row->name) != 0)) {
-            continue;
+        if (dtype_is_float((enum dtype)t) && (only == DTYPE_NONE || only == (enum dtype)t)) {
+            show_dtype(&dtype_info[t], is_json, is_first);
+            is_first = false;
         }
-        found = true;
-        double subnormal = row->smallest_normal * row->epsilon;
-        printf(is_json ? "%s{\"dtype\": \"%s\", \"bytes\": %u, \"epsilon\": %.17g, \"max\": %.17g, "
-                         "\"min_normal\": %.17g, "
-                         "\"min_subnormal\": %.17g}"
-                       : "%s%-7s %5u %14.8g %14.8g %14.8g %16.8g\n",
-               is_json ? (is_first ? "[" : ", ") : "", row->name, row->bytes, row->epsilon,
-               row->max, row->smallest_normal, subnormal);
-        is_first = false;
     }
     printf("%s", is_json ? "]\n" : "");
-    return found ? ATOLL_OK
-                 : fail(e, ATOLL_USAGE,
-                        "no float dtype '%s'; there are f8e4m3, f8e5m2, f16, bf16, f32, f64",
-                        a->positional[0]);
+    return ATOLL_OK;
 }
 
 const struct command command_finfo = {"finfo",
@@ -52,7 +70,8 @@ const struct command command_finfo = {"finfo",
 /* ---- data ---- */
 
 static const struct option data_options[] = {
-    {"scale", "X", "factor on the features"},
+    {"scale", "X", "factor on the features: a number or A/B"},
+    READ_OPTION,
     {"label", "COLUMN", "CSV label column: name, index, last or none"},
     {"npy", "PREFIX", "write each array as PREFIX_NAME.npy"}};
 
@@ -90,14 +109,15 @@ static status data(const struct arguments *a, struct context *c, struct error *e
 {
     struct dataset_options o = {0};
     struct dataset d;
-    double scale;
     (void)c;
     if (a->n_positional != 1) {
-        return fail(e, ATOLL_USAGE, "expected one FILE");
+        return fail(e, ATOLL_USAGE, "expected one FILE; hint: atoll data FILE --npy PREFIX");
     }
-    TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
-    o.scale = (float)scale;
-    TRY(data_label(a, &o, e));
+    if (argument(a, "npy", "x")[0] == '\0') {
+        return fail(e, ATOLL_USAGE,
+                    "--npy: found nothing, expected what the files' names begin with");
+    }
+    TRY(read_data_options(a, &o, e));
     TRY(dataset_open(a->positional[0], &o, &d, e));
     status code = ATOLL_OK;
     for (uint32_t i = 0; i < d.n_arrays && code == ATOLL_OK; i++) {
@@ -132,16 +152,24 @@ static status devices(const struct arguments *a, struct context *c, struct error
     struct arena arena = {0};
     struct compile_options o = {0};
     struct text features = {.arena = &arena};
-    (void)e;
-    context_apply(c, &o);
+    if (a->n_positional != 0) {
+        return fail(e, ATOLL_USAGE, "expected no argument, found '%s'", a->positional[0]);
+    }
+    TRY(context_apply(c, &o, e));
     plan_features(&features);
     const char *compiler = cc_version(&o.cc, &arena);
-    printf(argument_flag(a, "json")
-               ? "{\"cpu\": \"%s\", \"compiler\": \"%s\", \"contractions\": \"%s\"}\n"
-               : "cpu            %s\n  compiler     %s\n  contractions %s\n",
-           features.data,
-           compiler[0] != '\0' ? compiler : "none found: eager only, or load a compiled plan",
-           contraction_library());
+    const char *none = "none found: eager only, or load a compiled plan";
+    if (argument_flag(a, "json")) {
+        struct json j;
+        json_open(&j);
+        json_text(&j, "cpu", features.data);
+        json_text(&j, "compiler", compiler);
+        json_text(&j, "contractions", contraction_library());
+        json_close("\n");
+    } else {
+        printf("cpu            %s\n  compiler     %s\n  contractions %s\n", features.data,
+               compiler[0] != '\0' ? compiler : none, contraction_library());
+    }
     arena_free(&arena);
     return ATOLL_OK;
 }

@@ -20,9 +20,11 @@ static const struct option options[] = {
     {"seed", "N", "seed"},
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
-     "print the graph after a pass: simplify, autocast, islands, train_step, decompose"},
+     "print the graph after a pass: capture, simplify (first and last), index_checks, autocast, "
+     "islands, lint, train_step, decompose"},
     {"kernels", NULL, "print the generated C"},
-    {"groups", NULL, "print the fusion groups in launch order"},
+    {"groups", NULL,
+     "print the fusion groups in launch order, and why neighbours are not one kernel"},
     {"notes", NULL, "print what the passes decided and why"},
     {"dot", NULL, "print the step as Graphviz"},
 };
@@ -30,12 +32,16 @@ static const struct option options[] = {
 struct inspection {
     const char *after;
     bool wants_kernels;
+    struct compile_options dumping; /* ATOLL_DUMP's own part goes on as well */
 };
 
 static void show_stage(void *context, const char *name, const char *text)
 {
     const struct inspection *i = context;
     bool is_source = strcmp(name, "kernels.c") == 0;
+    if (i->dumping.dump != NULL) {
+        i->dumping.dump(i->dumping.dump_context, name, text);
+    }
     if ((i->after != NULL && strcmp(name, i->after) == 0) || (is_source && i->wants_kernels)) {
         printf("%s%s%s", is_source ? "" : "# after ", is_source ? "" : name, is_source ? "" : "\n");
         fputs(text, stdout);
@@ -58,9 +64,13 @@ static void show_groups(const struct compiled *c)
     }
 }
 
-static void show_notes(const struct notes *notes)
+/* pass NULL: of every pass. */
+static void show_notes(const struct notes *notes, const char *pass)
 {
     for (uint32_t i = 0; i < notes->n; i++) {
+        if (pass != NULL && strcmp(notes->items[i].pass, pass) != 0) {
+            continue;
+        }
         printf("%s: %s%s%s\n", notes->items[i].pass, notes->items[i].node,
                notes->items[i].node[0] != '\0' ? ": " : "", notes->items[i].text);
     }
@@ -68,7 +78,7 @@ static void show_notes(const struct notes *notes)
 
 static void show_graph(const struct graph *g, bool is_dot)
 {
-    struct arena a = {0};
+    struct arena a = SCRATCH_ARENA;
     struct text t = {.arena = &a};
     if (is_dot) {
         graph_dot(g, &t);
@@ -84,42 +94,73 @@ static status inspect_plan(const char *path, struct error *e)
     struct plan_file p;
     TRY(plan_read(path, false, &p, e));
     printf("%s", p.about);
-    printf("launches %u\nstate_bytes %zu\n", p.program.n_launches, p.state_size);
+    printf("launches %u\nstate_bytes %zu\n", program_calls(&p.program), p.state_size);
     for (uint32_t i = 0; i < p.program.n_launches; i++) {
         const struct launch *l = &p.program.launches[i];
         const struct node *n = graph_node(p.graph, l->node);
-        printf("%3u %s\n", i, l->kind == LAUNCH_KERNEL ? l->symbol : op_info[n->op].name);
+        if (l->count == 0) {
+            continue;
+        }
+        printf("%3u %s", i, l->kind == LAUNCH_KERNEL ? l->symbol : op_info[n->op].name);
+        if (l->count > 1) {
+            printf(" over %u tensors", l->count);
+        }
+        printf("\n");
     }
     show_graph(p.graph, false);
     plan_file_close(&p);
     return ATOLL_OK;
 }
 
+/* --after names a pass that these options run. */
+static status check_after(const char *after, const struct compile_options *o, struct arena *a,
+                          struct error *e)
+{
+    struct text names = {.arena = a};
+    const char *name;
+    for (uint32_t i = 0; (name = compile_pass_name(o, i)) != NULL; i++) {
+        if (after == NULL || strcmp(after, name) == 0) {
+            return ATOLL_OK;
+        }
+        if (names.data == NULL || strstr(names.data, name) == NULL) {
+            text_add(&names, "%s%s", i > 0 ? ", " : "", name);
+        }
+    }
+    return fail(e, ATOLL_USAGE, "--after %s: expected a pass that runs here: %s", after,
+                names.data);
+}
+
 static status inspect_model(const struct arguments *a, struct context *c, struct error *e)
 {
     struct job j;
     struct compiled compiled = {0};
-    struct inspection wanted = {argument(a, "after", NULL), argument_flag(a, "kernels")};
+    struct inspection wanted = {.after = argument(a, "after", NULL),
+                                .wants_kernels = argument_flag(a, "kernels")};
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
     bool needs_kernels = wanted.wants_kernels || argument_flag(a, "groups");
+    bool is_dot = argument_flag(a, "dot");
     bool is_plain = wanted.after == NULL && !needs_kernels && !argument_flag(a, "notes");
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
+    wanted.dumping = j.compile;
+    code = code == ATOLL_OK ? check_after(wanted.after, &j.compile, &j.arena, e) : code;
     j.compile.dump = show_stage;
     j.compile.dump_context = &wanted;
     j.compile.is_eager = !needs_kernels;
-    code = code == ATOLL_OK ? compile_graph(j.model, &j.compile, &compiled, e) : code;
+    code = code == ATOLL_OK ? of_model(compile_graph(j.model, &j.compile, &compiled, e), e) : code;
     if (code == ATOLL_OK) {
         if (argument_flag(a, "groups")) {
             show_groups(&compiled);
+            printf("\nwhy not fused, by the value that one group reads of the other:\n");
+            show_notes(&compiled.notes, "fuse");
         }
         if (argument_flag(a, "notes")) {
-            show_notes(&compiled.notes);
+            show_notes(&compiled.notes, NULL);
         }
-        if (is_plain) {
-            show_graph(compiled.step != NULL ? compiled.step : j.model, argument_flag(a, "dot"));
+        if (is_plain || is_dot) {
+            show_graph(compiled.step != NULL ? compiled.step : j.model, is_dot);
         }
     }
     compiled_free(&compiled);
@@ -132,9 +173,14 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     if (a->n_positional != 1) {
         return fail(e, ATOLL_USAGE, "expected one MODEL or PLAN");
     }
-    size_t n = strlen(a->positional[0]);
-    bool is_plan = n > 5 && strcmp(a->positional[0] + n - 5, ".plan") == 0;
-    return is_plan ? inspect_plan(a->positional[0], e) : inspect_model(a, c, e);
+    if (!is_plan_name(a->positional[0])) {
+        return inspect_model(a, c, e);
+    }
+    TRY(argument_only(a, "",
+                      "a plan is compiled already: inspect a plan without options, or its "
+                      "model",
+                      e));
+    return inspect_plan(a->positional[0], e);
 }
 
 const struct command command_inspect = {

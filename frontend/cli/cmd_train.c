@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "runtime/file.h"
 
 static const struct option options[] = {
     {"data", "FILE",
      "CSV(.gz), NPY, NPZ or safetensors with x and y (CSV: label in the last column)"},
     {"policy", "P", "precision policy (default fp32)"},
-    {"optimizer", "TEXT", "adamw, adam or sgd with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"optimizer", "TEXT",
+     "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},
@@ -24,8 +26,10 @@ static const struct option options[] = {
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
-    {"holdout", "SHARE", "share of rows, the last ones, kept for the test (default 0.2)"},
-    {"scale", "X", "factor on the features (1/16 for the digits: 0.0625)"},
+    {"holdout", "SHARE",
+     "share of rows kept for the test, 0 to 0.9 (default 0.2); with --no-shuffle the last ones"},
+    {"scale", "X", "factor on the features: a number or A/B (the digits: 1/16)"},
+    READ_OPTION,
     {"label", "COLUMN", "CSV label column: name, index, last or none"},
     {"eager", NULL, "one op at a time instead of fused kernels"},
     {"save", "FILE", "write a checkpoint (safetensors) at the end"},
@@ -43,21 +47,19 @@ struct training {
     struct runner runner, evaluator;
     struct split split;
     int64_t batch, epochs, max_steps, steps, first_step;
-    double seconds, accuracy, loss;
-    bool is_plan, has_test;
+    double seconds, accuracy, loss, accepted, skipped; /* NaN: none */
+    bool is_plan, is_evaluated;
 };
-
-static bool is_plan_file(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".plan") == 0;
-}
 
 static status open_model(struct training *t, const char *path, const struct arguments *a,
                          struct context *c, struct error *e)
 {
-    t->is_plan = is_plan_file(path);
+    t->is_plan = is_plan_name(path);
     if (t->is_plan) {
+        TRY(argument_only(a,
+                          " data batch epochs steps seed no-shuffle holdout scale label read save "
+                          "resume json quiet ",
+                          "a plan is compiled already; hint: give it to atoll compile", e));
         return runner_open_plan(&t->runner, path, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
@@ -65,7 +67,7 @@ static status open_model(struct training *t, const char *path, const struct argu
     t->job.compile.is_eager = argument_flag(a, "eager");
     if (runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
         if (e->code != ATOLL_COMPILER) {
-            return e->code;
+            return of_model(e->code, e);
         }
         fprintf(stderr,
                 "atoll train: %s\natoll train: running eagerly instead, with the same bits\n",
@@ -79,7 +81,29 @@ static status open_model(struct training *t, const char *path, const struct argu
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
     forward.dump = NULL;
-    return runner_open(&t->evaluator, t->job.model, &forward, t->job.seed, e);
+    return runner_open(&t->evaluator, t->job.any_rows, &forward, t->job.seed, e);
+}
+
+/* NULL when there is a test accuracy to measure, else why not. */
+static const char *why_untested(const struct training *t)
+{
+    if (t->is_plan) {
+        return "a plan holds the training step only";
+    }
+    if (t->split.n_test == 0) {
+        return "no rows held out";
+    }
+    if (t->split.y == NULL || t->split.y->dtype != I64) {
+        return "no i64 labels y in the data";
+    }
+    const struct graph *g = runner_graph(&t->evaluator);
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        if (strcmp(g->outputs[i].name, "logits") == 0 &&
+            graph_node(g, g->outputs[i].value)->shape.rank == 2) {
+            return NULL;
+        }
+    }
+    return "the model returns no logits=%z of shape [rows, classes]";
 }
 
 /* Test accuracy with the parameters as they are: eager forward of the model under its policy. */
@@ -87,18 +111,19 @@ static status evaluate(struct training *t, struct error *e)
 {
     struct tensor x, y;
     t->accuracy = (double)NAN;
-    if (t->is_plan || t->split.n_test == 0 || t->split.y == NULL || t->split.y->dtype != I64) {
+    t->is_evaluated = true;
+    if (why_untested(t) != NULL) {
         return ATOLL_OK;
     }
     runner_copy_leaves(&t->evaluator, &t->runner);
     split_test(&t->split, &x, &y);
     TRY(runner_input(&t->evaluator, "x", &x, e));
-    TRY(runner_input(&t->evaluator, "y", &y, e));
+    if (graph_find(runner_graph(&t->evaluator), "y").id != 0) {
+        TRY(runner_input(&t->evaluator, "y", &y, e));
+    }
     TRY(runner_step(&t->evaluator, e));
     struct tensor logits = runner_output(&t->evaluator, "logits");
-    if (logits.data != NULL && logits.rank == 2) {
-        t->accuracy = accuracy_of(&logits, &y);
-    }
+    t->accuracy = accuracy_of(&logits, &y);
     return ATOLL_OK;
 }
 
@@ -114,15 +139,16 @@ static void show(const struct progress *p, const struct training *t, int64_t epo
                 (long long)(epoch + is_end), (long long)t->epochs, (long long)t->steps, t->loss);
         fflush(stderr);
     } else if (is_end) {
-        printf("epoch %lld/%lld  step %lld  loss %.6f  test accuracy %.4f\n",
-               (long long)(epoch + 1), (long long)t->epochs, (long long)t->steps, t->loss,
-               t->accuracy);
+        printf("epoch %lld/%lld  step %lld  loss %.6f", (long long)(epoch + 1),
+               (long long)t->epochs, (long long)t->steps, t->loss);
+        printf(isnan(t->accuracy) ? "\n" : "  test accuracy %.4f\n", t->accuracy);
     }
 }
 
 static status one_epoch(struct training *t, int64_t epoch, const struct progress *p,
                         struct error *e)
 {
+    int64_t first = t->steps > t->first_step ? t->steps : t->first_step;
     split_epoch(&t->split, epoch);
     for (int64_t row = 0; row < t->split.n_train && t->steps < t->max_steps; row += t->batch) {
         struct tensor x, y;
@@ -140,30 +166,82 @@ static status one_epoch(struct training *t, int64_t epoch, const struct progress
         TRY(runner_step(&t->runner, e));
         t->seconds += seconds_now() - start;
         t->steps++;
-        t->loss = runner_number(&t->runner, "loss");
+        double loss = runner_number(&t->runner, "loss");
+        t->loss = isnan(loss) ? (double)NAN : loss; /* a NaN prints without its sign */
         if (p->is_terminal && t->steps % 16 == 0) {
             show(p, t, epoch, false);
         }
     }
-    TRY(evaluate(t, e));
-    show(p, t, epoch, true);
+    if (t->steps > first) {
+        TRY(evaluate(t, e));
+        show(p, t, epoch, true);
+    }
     return ATOLL_OK;
+}
+
+static void report_json(const struct training *t, const char *policy, double step)
+{
+    struct json j;
+    json_open(&j);
+    json_text(&j, "policy", policy);
+    json_text(&j, "mode", t->runner.is_eager ? "eager" : "fused");
+    json_whole(&j, "steps", (uint64_t)t->steps);
+    json_real(&j, "loss", t->loss, 9);
+    json_real(&j, "test_accuracy", t->accuracy, 6);
+    json_real(&j, "step_us", step, 6);
+    json_whole(&j, "peak_bytes", t->runner.peak_bytes);
+    json_real(&j, "accepted", t->accepted, 16);
+    json_real(&j, "skipped", t->skipped, 16);
+    json_close("\n");
 }
 
 static void report(struct training *t, bool is_json)
 {
-    double accepted = runner_number(&t->runner, "accepted"),
-           skipped = runner_number(&t->runner, "skipped");
-    double step = t->steps > 0 ? t->seconds / (double)t->steps * 1e6 : 0.0;
-    const char *form = is_json ? "{\"policy\": \"%s\", \"mode\": \"%s\", \"steps\": %lld, "
-                                 "\"loss\": %.9g, \"test_accuracy\": %.6f, \"step_us\": %.2f, "
-                                 "\"peak_bytes\": %zu, \"accepted\": %.0f, \"skipped\": %.0f}\n"
-                               : "%s %s: %lld steps, loss %.6f, test accuracy %.4f, %.1f us a "
-                                 "step, peak %zu bytes, accepted %.0f, skipped %.0f\n";
+    int64_t ran = t->steps - t->first_step;
+    double step = ran > 0 ? t->seconds / (double)ran * 1e6 : (double)NAN;
     const char *policy = t->is_plan ? "plan" : t->job.compile.policy->name;
-    printf(form, policy, t->runner.is_eager ? "eager" : "fused", (long long)t->steps, t->loss,
-           isnan(t->accuracy) && is_json ? -1.0 : t->accuracy, step, t->runner.peak_bytes, accepted,
-           skipped);
+    if (ran > 0) {
+        t->accepted = runner_number(&t->runner, "accepted");
+        t->skipped = runner_number(&t->runner, "skipped");
+    }
+    if (is_json) {
+        report_json(t, policy, step);
+        return;
+    }
+    printf("%s %s: %lld steps", policy, t->runner.is_eager ? "eager" : "fused",
+           (long long)t->steps);
+    if (ran > 0) {
+        printf(", loss %.6f", t->loss);
+    }
+    if (why_untested(t) == NULL) {
+        printf(", test accuracy %.4f", t->accuracy);
+    } else {
+        printf(", no test accuracy (%s)", why_untested(t));
+    }
+    if (ran > 0) {
+        printf(", %.1f us a step, peak %zu bytes", step, t->runner.peak_bytes);
+    }
+    if (!isnan(t->accepted)) {
+        printf(", accepted %.0f, skipped %.0f", t->accepted, t->skipped);
+    }
+    putchar('\n');
+}
+
+/* From a checkpoint: the data is taken up where it left it, so that the bits are those of never
+ * having stopped. */
+static status resume(struct training *t, const char *path, struct error *e)
+{
+    int64_t batches = (t->split.n_train + t->batch - 1) / t->batch, end;
+    TRY(runner_load(&t->runner, path, &t->first_step, e));
+    if (__builtin_mul_overflow(batches, t->epochs, &end) || end > t->max_steps) {
+        end = t->max_steps;
+    }
+    return t->first_step <= end
+               ? ATOLL_OK
+               : fail(e, ATOLL_USAGE,
+                      "%s is %lld steps on, this run ends after %lld; hint: raise --epochs or "
+                      "--steps",
+                      path, (long long)t->first_step, (long long)end);
 }
 
 static status run_training(struct training *t, const struct arguments *a, struct context *c,
@@ -171,31 +249,29 @@ static status run_training(struct training *t, const struct arguments *a, struct
 {
     struct progress p = {.is_terminal = isatty(2) && !argument_flag(a, "json"),
                          .is_quiet = argument_flag(a, "quiet") || argument_flag(a, "json")};
-    double batch, epochs, steps, seed;
-    TRY(argument_number(a, "batch", 64, 1, 1e9, &batch, e));
-    TRY(argument_number(a, "epochs", 10, 0, 1e9, &epochs, e));
-    TRY(argument_number(a, "steps", 1e18, 0, 1e18, &steps, e));
-    TRY(argument_number(a, "seed", 1, 0, 9e15, &seed, e));
-    t->batch = (int64_t)batch;
-    t->epochs = (int64_t)epochs;
-    t->max_steps = (int64_t)steps;
+    const char *from = argument(a, "resume", NULL), *to = argument(a, "save", NULL);
+    int64_t seed;
+    t->loss = t->accuracy = t->accepted = t->skipped = (double)NAN;
+    TRY(argument_whole(a, "batch", 64, 1, 1000000000, &t->batch, e));
+    TRY(argument_whole(a, "epochs", 10, 0, 1000000000, &t->epochs, e));
+    TRY(argument_whole(a, "steps", INT64_MAX, 0, MAX_SEED, &t->max_steps, e));
+    TRY(argument_whole(a, "seed", 1, 0, MAX_SEED, &seed, e));
+    TRY(to != NULL ? file_probe(to, e) : ATOLL_OK); /* not after an hour of training */
     TRY(split_open(&t->split, a, (uint64_t)seed, e));
     TRY(open_model(t, a->positional[0], a, c, e));
-    TRY(split_check_labels(&t->split, runner_graph(&t->runner), e));
-    if (argument(a, "resume", NULL) != NULL) {
-        /* the data is taken up where the checkpoint left it: the bits are those of never having
-         * stopped */
-        TRY(runner_load(&t->runner, argument(a, "resume", ""), &t->first_step, e));
+    TRY(split_check(&t->split, runner_graph(&t->runner), e));
+    if (!t->is_plan) {
+        TRY(split_check_rows(&t->split, &t->job, t->batch, t->epochs, t->max_steps, e));
     }
+    TRY(from != NULL ? resume(t, from, e) : ATOLL_OK);
     for (int64_t epoch = 0; epoch < t->epochs && t->steps < t->max_steps; epoch++) {
         TRY(one_epoch(t, epoch, &p, e));
     }
     if (p.is_terminal && !p.is_quiet) {
         fputc('\n', stderr);
     }
-    if (argument(a, "save", NULL) != NULL) {
-        TRY(runner_save(&t->runner, argument(a, "save", ""), t->steps, e));
-    }
+    TRY(t->is_evaluated ? ATOLL_OK : evaluate(t, e));
+    TRY(to != NULL ? runner_save(&t->runner, to, t->steps, e) : ATOLL_OK);
     report(t, argument_flag(a, "json"));
     return ATOLL_OK;
 }

@@ -58,11 +58,15 @@ static void print_command_help(const struct command *c)
 static status read_option(const struct command *c, struct arguments *out, int argc, char **argv,
                           int *at, struct error *e)
 {
-    const char *text = argv[*at] + 2, *equals = strchr(text, '=');
+    const char *given = strcmp(argv[*at], "-o") == 0 ? "--output" : argv[*at];
+    const char *text = given[1] == '-' ? given + 2 : "", *equals = strchr(text, '=');
     size_t length = equals != NULL ? (size_t)(equals - text) : strlen(text);
     for (uint32_t i = 0; i < c->n_options; i++) {
         if (strlen(c->options[i].name) != length || memcmp(c->options[i].name, text, length) != 0) {
             continue;
+        }
+        if (out->values[i] != NULL) {
+            return fail(e, ATOLL_USAGE, "--%s is given twice", c->options[i].name);
         }
         if (c->options[i].value == NULL) {
             if (equals != NULL) {
@@ -88,7 +92,7 @@ static status read_arguments(const struct command *c, struct arguments *out, int
 {
     *out = (struct arguments){.options = c->options, .n_options = c->n_options};
     for (int i = 2; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) == 0 && argv[i][2] != '\0') {
+        if (argv[i][0] == '-' && argv[i][1] != '\0') {
             TRY(read_option(c, out, argc, argv, &i, e));
         } else if (out->n_positional < ARRAY_LEN(out->positional)) {
             out->positional[out->n_positional++] = argv[i];
@@ -113,11 +117,23 @@ static status run(const struct command *c, int argc, char **argv, struct context
     return code;
 }
 
+static void print_line(const char *line)
+{
+    fprintf(stderr, "atoll: %s\n", line);
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 int main(int argc, char **argv)
 {
     struct context context;
     struct error e = {0};
+    char help[] = "--help", *helping[] = {argv[0], argc > 2 ? argv[2] : NULL, help, NULL};
     context_read(&context);
+    context.print = print_line;
     if (context.help != NULL && strcmp(context.help, "1") == 0) {
         struct arena a = {0};
         struct text t = {.arena = &a};
@@ -126,7 +142,10 @@ int main(int argc, char **argv)
         arena_free(&a);
         return 0;
     }
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* atoll help train */
+        argv = helping;
+    }
+    if (argc < 2 || is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? EXIT_USAGE : 0;
     }
@@ -139,7 +158,7 @@ int main(int argc, char **argv)
             continue;
         }
         for (int k = 2; k < argc; k++) {
-            if (strcmp(argv[k], "--help") == 0) {
+            if (is_help(argv[k])) {
                 print_command_help(commands[i]);
                 return 0;
             }

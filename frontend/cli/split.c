@@ -37,30 +37,36 @@ static void shuffle(struct split *s, int64_t n, uint64_t stream)
     }
 }
 
-status data_label(const struct arguments *a, struct dataset_options *o, struct error *e)
+status read_data_options(const struct arguments *a, struct dataset_options *o, struct error *e)
 {
-    const char *label = argument(a, "label", NULL);
-    char text[160];
-    if (label == NULL) {
-        return ATOLL_OK;
+    static const char *const keys[] = {"label", "scale"};
+    char text[200];
+    TRY(dataset_options_parse(argument(a, "read", ""), o, e));
+    for (uint32_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const char *given = argument(a, keys[i], NULL);
+        if (given == NULL) {
+            continue;
+        }
+        int n = snprintf(text, sizeof text, "%s=%s", keys[i], given);
+        if (n < 0 || (size_t)n >= sizeof text || strchr(given, ',') != NULL) {
+            return fail(e, ATOLL_USAGE, "--%s %.60s: expected one value", keys[i], given);
+        }
+        TRY(dataset_options_parse(text, o, e));
     }
-    snprintf(text, sizeof text, "label=%s", label);
-    return dataset_options_parse(text, o, e);
+    return ATOLL_OK;
 }
 
 status split_open(struct split *s, const struct arguments *a, uint64_t seed, struct error *e)
 {
     struct dataset_options o = {0};
     const char *path = argument(a, "data", NULL);
-    double scale, holdout;
+    double holdout;
     *s = (struct split){.seed = seed, .is_shuffled = !argument_flag(a, "no-shuffle")};
     if (path == NULL) {
         return fail(e, ATOLL_USAGE, "--data FILE is missing");
     }
-    TRY(argument_number(a, "scale", 0.0, -1e30, 1e30, &scale, e));
     TRY(argument_number(a, "holdout", 0.2, 0.0, 0.9, &holdout, e));
-    o.scale = (float)scale;
-    TRY(data_label(a, &o, e));
+    TRY(read_data_options(a, &o, e));
     TRY(dataset_open(path, &o, &s->data, e));
     TRY(check(s, path, e));
     int64_t rows = s->x->shape[0];
@@ -82,8 +88,32 @@ status split_open(struct split *s, const struct arguments *a, uint64_t seed, str
     return ATOLL_OK;
 }
 
-status split_check_labels(const struct split *s, const struct graph *g, struct error *e)
+/* An input that no batch sets would be zeros. */
+static status check_inputs(const struct split *s, const struct graph *g, struct error *e)
 {
+    if (graph_find(g, "x").id == 0) {
+        return fail(e, ATOLL_DATA,
+                    "the model has no input %%x; hint: the rows of the data go to x, "
+                    "labels to y");
+    }
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        const char *name = g->nodes[i].op == OP_input ? g->nodes[i].name : "x";
+        if (strcmp(name, "y") == 0 && s->y == NULL) {
+            return fail(e, ATOLL_DATA,
+                        "the model reads labels %%y, the data has none; hint: --label "
+                        "names their column, an NPZ or safetensors file calls them y");
+        }
+        if (strcmp(name, "x") != 0 && strcmp(name, "y") != 0) {
+            return fail(e, ATOLL_DATA, "the model reads input %%%s; found data for x and y only",
+                        name);
+        }
+    }
+    return ATOLL_OK;
+}
+
+status split_check(const struct split *s, const struct graph *g, struct error *e)
+{
+    TRY(check_inputs(s, g, e));
     if (s->y == NULL || s->y->dtype != I64) {
         return ATOLL_OK;
     }
@@ -104,6 +134,17 @@ status split_check_labels(const struct split *s, const struct graph *g, struct e
         }
     }
     return ATOLL_OK;
+}
+
+status split_check_rows(const struct split *s, const struct job *j, int64_t batch, int64_t epochs,
+                        int64_t max_steps, struct error *e)
+{
+    if (epochs == 0 || max_steps == 0 || s->n_train == 0) {
+        return ATOLL_OK;
+    }
+    int64_t full = s->n_train / batch, rest = s->n_train % batch;
+    TRY(full > 0 ? job_check_rows(j, batch, e) : ATOLL_OK);
+    return rest > 0 && max_steps > full ? job_check_rows(j, rest, e) : ATOLL_OK;
 }
 
 void split_epoch(struct split *s, int64_t epoch)

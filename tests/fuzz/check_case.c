@@ -15,6 +15,8 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 
+enum { MAX_REFUSALS = 64 };
+
 struct record {
     unsigned char *data;
     size_t n, capacity;
@@ -28,6 +30,8 @@ struct check {
     struct record initial, steps; /* kept leaves before the first step; what eager gave, in order */
     struct record first;          /* steps of the first number of threads */
     bool has_contraction;
+    uint64_t
+        refusals[MAX_REFUSALS]; /* by step: the text with which eager refused an index, hashed */
 };
 
 static void __attribute__((format(printf, 3, 4)))
@@ -285,13 +289,36 @@ static void against_eager(struct check *k, const char *what, const char *name,
     compare_with(k, &k->steps, what, name, t, step);
 }
 
+/* Indices out of range are part of the data here: both ways must refuse them alike, and what they
+ * read without the check must agree too. */
+static status step_once(struct check *k, struct runner *r, uint32_t step, struct error *e)
+{
+    struct graph *g = r->compiled.primitive;
+    uint32_t n_checks = g->n_checks;
+    status code = runner_step(r, e);
+    uint64_t refusal = code == ATOLL_DATA ? hash_text(e->text, 1) : 0;
+    if (r->is_eager) {
+        k->refusals[step % MAX_REFUSALS] = refusal;
+    } else if (refusal != k->refusals[step % MAX_REFUSALS]) {
+        say(k, VERDICT_DIFFERENT, "step %u: eager and fused refuse an index differently: %.800s",
+            step, e->text);
+    }
+    if (refusal != 0) {
+        *e = (struct error){0};
+        g->n_checks = 0;
+        code = runner_step(r, e);
+        g->n_checks = n_checks;
+    }
+    return code;
+}
+
 static bool run(struct check *k, struct runner *r, visit_fn *fn, const char *what)
 {
     struct error e = {0};
     reset_leaves(k, r);
     for (uint32_t step = 0; step < k->c->n_steps; step++) {
         status code = feed(k, r, step, &e);
-        code = code == ATOLL_OK ? runner_step(r, &e) : code;
+        code = code == ATOLL_OK ? step_once(k, r, step, &e) : code;
         if (code != ATOLL_OK) {
             bool is_eager = r->is_eager && code != ATOLL_INTERNAL;
             say(k, is_eager ? VERDICT_REFUSED : VERDICT_DIFFERENT, "%s, step %u: %.900s", what,

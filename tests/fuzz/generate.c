@@ -409,6 +409,7 @@ static void draw_options(struct fuzz_case *c, struct draw *d)
     static const char *const optimizers[] = {"adamw,lr=0.01",
                                              "adam,lr=0.001,weight_decay=0.1",
                                              "sgd,lr=0.1",
+                                             "lion,lr=0.01,weight_decay=0.1",
                                              "sgd,lr=0.1,momentum=0.9",
                                              "sgd,lr=0.05,momentum=0.8,nesterov",
                                              "adamw,lr=0.1,beta1=0.8,beta2=0.95"};

@@ -24,10 +24,7 @@ static const struct field_case cases[] = {
               "return y=%y\n"
               "}",
      .inputs = {{"x", {0.050048828125, -0.030029296875, 0.02001953125, 0.060546875}}},
-     .outputs = {{"y",
-                  {1.15625, -0.6953125, 0.462890625, 1.3984375},
-                  .relative = 0.0078125,
-                  .dtype = BF16}}},
+     .outputs = {{"y", {1.15625, -0.6953125, 0.462890625, 1.3984375}, .ulps = 1, .dtype = BF16}}},
     {.id = "FC033",
      .graph = "graph @g(%x: f16[2,3] input) {\n"
               "%y = normalize(%x) {axis=1}\n"
@@ -35,6 +32,13 @@ static const struct field_case cases[] = {
               "}",
      .inputs = {{"x", {0.0, 0.0, 0.0, 3.0, 4.0, 0.0}}},
      .outputs = {{"y", {0.0, 0.0, 0.0, 0.60009765625, 0.7998046875, 0.0}, .dtype = F16}}},
+    {.id = "FC033 written out",
+     .graph = "graph @g(%x: f16[2,3] input) {\n"
+              "%n = norm(%x) {axes=[1], keepdims=true}\n%c = maximum(%n, 1e-12)\n"
+              "%y = div(%x, %c)\nreturn y=%y\n}",
+     .note = "%c = maximum: the number 1e-12 becomes 0 in f16",
+     .inputs = {{"x", {0.0, 0.0, 0.0, 3.0, 4.0, 0.0}}},
+     .outputs = {{"y", {NOT, NOT, NOT, 0.60009765625, 0.7998046875, 0.0}, .dtype = F16}}},
     {.id = "FC033 gradient",
      .graph = "graph @g(%x: f32[2,2] param, %c: f32[2,2] input) {\n"
               "%y = normalize(%x) {axis=1}\n"
@@ -103,8 +107,9 @@ static const struct field_case cases[] = {
      .inputs = {{"z", {30000000.0, 30000000.0, 30000000.0, -30000000.0, -30000000.0, -30000000.0}},
                 {"t", {1.0, 2.0}}},
      .outputs = {{"l", {1.0986122886681098}, .relative = 2e-07}}},
-    {.id = "FC041 target out of range",
-     .graph = "graph @g(%z: f32[3,2] param, %t: i64[3] input) {\n"
+    {.id = "FC062 a computed target out of range",
+     .graph = "graph @g(%z: f32[3,2] param, %f: f32[3] input) {\n"
+              "%t = cast(%f) {dtype=i64}\n"
               "%n = cross_entropy(%z, %t) {reduction=\"none\"}\n"
               "%lp = log_softmax(%z)\n"
               "%q = nll_loss(%lp, %t) {reduction=\"none\"}\n"
@@ -112,7 +117,7 @@ static const struct field_case cases[] = {
               "return loss=%loss, n=%n, q=%q\n"
               "}",
      .wants_gradients = true,
-     .inputs = {{"z", {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}}, {"t", {2.0, 0.0, -100.0}}},
+     .inputs = {{"z", {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}}, {"f", {2.0, 0.0, -100.0}}},
      .outputs = {{"n", {NOT, 0.6931471805599453, 0.0}, .relative = 2e-07},
                  {"q", {NOT, 0.6931471805599453, 0.0}, .relative = 2e-07},
                  {"loss", {NOT}},

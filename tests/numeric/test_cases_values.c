@@ -219,7 +219,8 @@ static const struct field_case cases[] = {
     {.id = "FC053",
      .graph = "graph @g(%a: f32[19] input, %b: f32[19] input) {\n"
               "%y = pow(%a, %b)\n"
-              "return y=%y\n"
+              "%s = slice(%y) {start=16, stop=17}\n"
+              "return y=%y, s=%s\n"
               "}",
      .inputs = {{"a",
                  {0.0, 0.0, NOT, 1.0, -0.0, -0.0, 0.0, -0.0, -8.0, -2.0, -2.0, -INF, -INF, 0.5, 2.0,
@@ -229,8 +230,9 @@ static const struct field_case cases[] = {
                   -3.0, INF, -INF, INF, 0.5, 2.0, 2.0}}},
      .outputs = {{"y",
                   {1.0, 1.0, 1.0, 1.0, -INF, INF, 0.0, -0.0, NOT, -8.0, -0.125, -INF, -0.0, 0.0,
-                   0.0, 1.0, 1.4142135381698608, 0.0, INF},
-                  .relative = 1.2e-07}}},
+                   0.0, 1.0, ANY, 0.0, INF},
+                  .has_signed_zeros = true},
+                 {"s", {1.4142135381698608}, .ulps = 1, .dtype = F32}}},
     {.id = "FC055",
      .graph = "graph @g(%x: f32[12] param) {\n"
               "%y = gelu(%x) {form=\"tanh\"}\n"
@@ -295,7 +297,9 @@ static const struct field_case cases[] = {
                   {3.1415927410125732, -3.1415927410125732, 0.0, -0.0, 1.5707963705062866,
                    -1.5707963705062866, 0.7853981852531433, 2.356194496154785, -3.1415927410125732,
                    NOT, 3.1415927410125732},
-                  .relative = 1.2e-07},
+                  .ulps = 1,
+                  .has_signed_zeros = true,
+                  .dtype = F32},
                  {"w", {3.140625, 2.35546875, -0.78515625}, .dtype = F16}}},
     {.id = "FC058 gradient",
      .graph = "graph @g(%y: f32[4] param, %x: f32[4] param, %z: f32[4] param) {\n"

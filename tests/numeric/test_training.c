@@ -124,6 +124,34 @@ START_TEST(optimizers_follow)
 }
 END_TEST
 
+/* Lion as a plain loop in double. Half an ulp in the blend of moment and gradient can turn a sign
+ * only where the blend is as good as 0; these gradients keep away from that. */
+START_TEST(lion_follows_a_plain_loop)
+{
+    static const char *const texts[] = {"lion,lr=0.01", "lion,lr=0.02,beta1=0.8,beta2=0.95,"
+                                                        "weight_decay=0.1"};
+    struct train_options o = options(texts[_i], NULL);
+    double want[SIZE] = {0.5, -1.25, 2.0, 1.0}, moment[SIZE] = {0};
+    struct session s = {0};
+    start_given(&s, &o);
+    for (int step = 0; step < 40; step++) {
+        double gradient[SIZE];
+        for (int i = 0; i < SIZE; i++) {
+            gradient[i] = sin(1.0 + 0.7 * step * (i + 1)) + 0.25 * (i - 1.5);
+            double blend = o.beta1 * moment[i] + (1.0 - o.beta1) * gradient[i];
+            ck_assert_double_gt(fabs(blend), 1e-6);
+            want[i] -= o.lr * o.weight_decay * want[i];
+            want[i] -= o.lr * (blend > 0.0 ? 1.0 : -1.0);
+            moment[i] = o.beta2 * moment[i] + (1.0 - o.beta2) * gradient[i];
+        }
+        step_given(&s, gradient);
+        check_params(&s, want, texts[_i], step);
+    }
+    ck_assert_double_eq_tol(leaf_data(&s, "opt.m.q")[0], moment[3], 1e-6);
+    finish(&s);
+}
+END_TEST
+
 START_TEST(clipping_follows)
 {
     FILE *f = fixture();
@@ -460,6 +488,7 @@ END_TEST
 static void fill(TCase *t)
 {
     tcase_add_test(t, optimizers_follow);
+    tcase_add_loop_test(t, lion_follows_a_plain_loop, 0, 2);
     tcase_add_test(t, clipping_follows);
     tcase_add_test(t, accumulation_follows);
     tcase_add_test(t, schedules_follow);

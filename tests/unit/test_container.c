@@ -160,13 +160,13 @@ START_TEST(a_newer_file_names_both_versions)
     size_t n;
     uint8_t *bytes = make_file(&a, &n);
     unlink(path);
-    bytes[8] = 2;
+    bytes[8] = CONTAINER_FORMAT + 1;
     memcpy(bytes + 24, "9.8.7", 6);
     seal(bytes);
     struct error e = {0};
     ck_assert_int_eq(read_copy(bytes, n, &e), ATOLL_VERSION);
     ck_assert_str_eq(e.text,
-                     "a.plan: found format 2 written by Atoll \"9.8.7\", expected format 1 (this "
+                     "a.plan: found format 3 written by Atoll \"9.8.7\", expected format 2 (this "
                      "is Atoll " ATOLL_VERSION_TEXT "); make it again with this version");
     arena_free(&a);
 }

@@ -89,8 +89,8 @@ static void check_contraction(const struct contraction *c, struct contraction_ca
 
 static const enum dtype types[] = {F32, BF16, F16, F8E4M3, F8E5M2, F64};
 static const int64_t sizes[][3] = {
-    {64, 128, 64}, {5, 10, 128}, {1, 1, 1}, {3, 2, 1}, {17, 33, 65}, {1, 64, 300},
-    {64, 1, 31},   {2, 3, 2000}, {0, 4, 3}, {4, 0, 3}, {4, 5, 0},    {100, 70, 129},
+    {64, 128, 64}, {5, 10, 128}, {1, 1, 1}, {3, 2, 1}, {17, 33, 65},   {1, 64, 300},    {64, 1, 31},
+    {2, 3, 2000},  {0, 4, 3},    {4, 0, 3}, {4, 5, 0}, {100, 70, 129}, {20, 200, 1200},
 };
 
 START_TEST(products_match_double)
@@ -154,9 +154,10 @@ START_TEST(batches_broadcast)
 }
 END_TEST
 
-static const int64_t steady[][3] = {{64, 128, 64},  {5, 10, 128},    {128, 64, 64},
-                                    {512, 64, 256}, {64, 10, 4096},  {16, 16, 4096},
-                                    {3, 17, 1100},  {368, 32, 1026}, {33, 100, 1024}};
+static const int64_t steady[][3] = {{64, 128, 64},   {5, 10, 128},    {128, 64, 64},
+                                    {512, 64, 256},  {64, 10, 4096},  {16, 16, 4096},
+                                    {3, 17, 1100},   {368, 32, 1026}, {33, 100, 1024},
+                                    {20, 200, 1200}, {16, 600, 1100}};
 
 START_TEST(bits_depend_on_neither_threads_nor_alignment)
 {

@@ -310,8 +310,8 @@ START_TEST(files_that_cannot_be_read)
         const char *says;
     } cases[] = {
         {"/nonexistent/a.csv", ATOLL_NOT_FOUND, "/nonexistent/a.csv: cannot be read: No such file"},
-        {"/tmp", ATOLL_IO, "/tmp: found a directory, expected a regular file"},
-        {"/dev/null", ATOLL_IO, "/dev/null: found a device or pipe"},
+        {"/tmp", ATOLL_FORMAT, "/tmp: found a directory, expected a regular file"},
+        {"/dev/null", ATOLL_FORMAT, "/dev/null: found a device or pipe"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct dataset d;

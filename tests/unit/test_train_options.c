@@ -28,6 +28,11 @@ START_TEST(forms_set_their_fields)
     ck_assert_double_eq(o.schedule.gamma, 0.5);
     ck_assert_double_eq(o.momentum, 0.0);
     ck_assert_int_eq(o.schedule.warmup, 0);
+    ck_assert_int_eq(train_options_parse(&o, "lion,weight_decay=0.1", NULL, &e), ATOLL_OK);
+    ck_assert_int_eq(o.optimizer, OPTIMIZER_LION);
+    ck_assert_double_eq(o.lr, 1e-4);
+    ck_assert_double_eq(o.beta2, 0.99);
+    ck_assert_int_eq(train_options_parse(&o, "adam", NULL, &e), ATOLL_OK);
     ck_assert_int_eq(train_options_parse(&o, NULL, "none", &e), ATOLL_OK);
     ck_assert_int_eq(o.optimizer, OPTIMIZER_ADAM);
     ck_assert_int_eq(o.schedule.kind, SCHEDULE_CONSTANT);
@@ -40,8 +45,10 @@ static const struct {
     {"adamx", NULL, "optimizer 'adamx' is unknown"},
     {"adamw,lr=fast", NULL, "lr must be a number"},
     {"adamw,momentum=0.9", NULL, "'momentum=0.9' is not one of its settings"},
+    {"lion,eps=1e-8", NULL, "'eps=1e-8' is not one of its settings"},
     {"sgd,nesterov", NULL, "for nesterov"},
     {"adam,beta1=1", NULL, "beta1 is 1"},
+    {"adamw,lr=1,lr=2", NULL, "lr is given twice"},
     {"adam", "linear,5", "schedule 'linear' is unknown"},
     {"adam", "step", "step needs its length"},
     {"adam", "step,0.5", "whole number of steps"},

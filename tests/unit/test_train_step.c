@@ -177,9 +177,8 @@ static const struct {
      "depends on no parameter", ATOLL_USAGE},
     {"graph @s(%lr: f32[] input, %p: f32[] param) {\n  %l = mul(%lr, %p)\n  return loss=%l\n}\n",
      "a value named %lr already", ATOLL_USAGE},
-    {"graph @s(%z: f32[4,3] param, %y: i64[4] input, %w: f32[3] param) {\n"
-     "  %l = cross_entropy(%z, %y, %w)\n  return loss=%l\n}\n",
-     "class weights have no gradient", ATOLL_UNSUPPORTED},
+    {"graph @s(%p: f32[2] param) {\n  %l = sum(%p)\n  return loss=%l, loss_count=%p\n}\n",
+     "loss_count of @s is no number", ATOLL_SHAPE},
 };
 
 START_TEST(refusals_are_named)

@@ -84,6 +84,14 @@ static void plant_range(struct graph *g)
 {
     g->symbols[graph_symbol(g, "n")].low = -1;
 }
+static void plant_check(struct graph *g)
+{
+    g->checks[0].index.id = 99;
+}
+static void plant_check_type(struct graph *g)
+{
+    g->checks[0].index.id = 1;
+}
 static void plant_tag(struct graph *g)
 {
     g->nodes[6].scale = 3;
@@ -93,6 +101,8 @@ static void plant_tag_id(struct graph *g)
     g->nodes[6].scale = 1000;
 }
 
+#define CHECKED                                                                                    \
+    HEAD "%i = iota() {shape=[2]} %a = take(%x, %i) check %i in [4] for \"take %a\" return y=%a }"
 #define PLAIN HEAD "%a = exp(%x) %b = sum(%a) update %s <- %b return y=%a, z=%b }"
 static const struct {
     enum verify_code code;
@@ -120,6 +130,8 @@ static const struct {
     {V013, PLAIN, plant_range, "symbol n: found [-1,"},
     {V014, HEAD "%c = cast(%x) {dtype=f16} %a = exp(%c) island 2 return y=%a }", NULL,
      "found f16[4] in island 2"},
+    {V015, CHECKED, plant_check, "found no integers"},
+    {V015, CHECKED, plant_check_type, "%x = input: index check 0"},
     {V020, PLAIN, plant_tag, "found tag %s, expected none"},
     {V020, PLAIN, plant_tag_id, "found tag no value, expected none"},
     {V021, HEAD SCALED "%m = sum(%g) %d = scale_loss(%m, %s) return y=%d }", NULL,
