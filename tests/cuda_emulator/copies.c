@@ -74,7 +74,8 @@ static void check_granules(const struct operation *op, uint64_t address, uint64_
     char where[200];
     uint64_t offset = address - device_memory.base;
     for (uint64_t at = offset / GRANULE; at * GRANULE < offset + bytes; at++) {
-        uint32_t other = CELL_OP(device_memory.cells[at]), reader = device_memory.readers[at];
+        uint32_t other = CELL_OP(device_memory.cells[at]),
+                 reader = CELL_OP(device_memory.readers[at]);
         bool is_reader = is_write && reader != op->number && !order_before(&op->before, reader);
         other = is_reader ? reader : other;
         if (other != op->number && !order_before(&op->before, other)) {
@@ -119,7 +120,7 @@ bool operation_access(const struct operation *op, uint64_t address, uint64_t byt
     }
     check_granules(op, address, bytes, is_write);
     for (uint64_t at = offset / GRANULE; !is_write && at * GRANULE < offset + bytes; at++) {
-        device_memory.readers[at] = op->number;
+        device_memory.readers[at] = CELL(op->number, BLOCK_COPY);
     }
     if (is_write) {
         memset(state, BYTE_READY, bytes);

@@ -1,7 +1,8 @@
 /* The API of the emulated cuBLASLt: descriptors, layouts, preferences are numbered attributes; a
  * matmul is checked as the real library does (cublaslt_rules.c) and enqueued in its stream
- * (cublaslt_matmul.c computes it). A refusal is also a finding, in words: the real one gives a
- * number only. Invariant: a handle is alive from its create to its destroy, else INVALID_VALUE. */
+ * (cublaslt_matmul.c computes it). A refused matmul is also a finding, in words: the real one gives
+ * a number only; cublasLtGetStatusString has the words, too. Invariant: a handle is alive from its
+ * create to its destroy, else INVALID_VALUE. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,9 +68,12 @@ EXPORT const char *cublasLtGetStatusName(cublasStatus_t status)
     }
 }
 
+/* Why the last heuristic query or matmul of this thread was refused. */
+static _Thread_local const char *refusal;
+
 EXPORT const char *cublasLtGetStatusString(cublasStatus_t status)
 {
-    return cublasLtGetStatusName(status);
+    return status && refusal ? refusal : cublasLtGetStatusName(status);
 }
 
 /* ---- attributes ---- */
@@ -331,7 +335,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     }
     s = s ? s : matmul_check_problem(&m, &why);
     if (s) {
-        emulator_misuse("cublasLtMatmulAlgoGetHeuristic", why);
+        refusal = why; /* no finding: a program may ask what is possible */
         return s;
     }
     *results = (cublasLtMatmulHeuristicResult_t){0};
@@ -414,6 +418,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     s = s ? s : matmul_check_problem(&m, &why);
     s = s ? s : matmul_check_pointers(&m, &why);
     if (s) {
+        refusal = why;
         emulator_misuse("cublasLtMatmul", why);
         return s;
     }

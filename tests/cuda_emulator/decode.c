@@ -426,7 +426,8 @@ void decode_instruction(struct parser *p, struct token mnemonic)
     const struct op_row *row = find_op(mnemonic.text, mnemonic.length);
     if (row && n >= 1) {
         decode_row(p, mnemonic, row, o, n);
-    } else if (!decode_memory(p, mnemonic, o, n) && !decode_convert(p, mnemonic, o, n)) {
+    } else if (!decode_memory(p, mnemonic, o, n) && !decode_convert(p, mnemonic, o, n) &&
+               !decode_carry(p, mnemonic, o, n)) {
         parse_fail(p, "the emulator does not know the instruction %.*s", (int)mnemonic.length,
                    mnemonic.text);
     }

@@ -46,7 +46,7 @@ bool device_memory_open(void)
         device_memory.cells =
             reserve(RANGE / GRANULE * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
         device_memory.readers =
-            reserve(RANGE / GRANULE * sizeof(uint32_t), PROT_READ | PROT_WRITE, 0);
+            reserve(RANGE / GRANULE * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
         if (addresses && device_memory.storage && device_memory.state && device_memory.cells &&
             device_memory.readers) {
             device_memory.base = (uint64_t)(uintptr_t)addresses;
@@ -123,7 +123,7 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
         memset(device_memory.state + offset, 0, a->room);
         memset(device_memory.state + offset, is_async ? BYTE_PROMISED : BYTE_ALLOCATED, bytes);
         memset(device_memory.cells + offset / GRANULE, 0, a->room / GRANULE * sizeof(uint64_t));
-        memset(device_memory.readers + offset / GRANULE, 0, a->room / GRANULE * sizeof(uint32_t));
+        memset(device_memory.readers + offset / GRANULE, 0, a->room / GRANULE * sizeof(uint64_t));
         /* what nothing wrote shows as a NaN of its own */
         memset(device_memory.storage + offset, 0xfb, bytes);
         address = a->address;
@@ -152,7 +152,7 @@ static void release(struct allocation *a)
         give_back(device_memory.state + offset, a->bytes);
         give_back(device_memory.storage + offset, a->bytes);
         give_back(device_memory.cells + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
-        give_back(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint32_t));
+        give_back(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
     }
 }
 

@@ -18,16 +18,17 @@ enum { BYTE_ALLOCATED = 1, BYTE_WRITTEN = 2, BYTE_READY = 3, BYTE_FREED = 4, BYT
 #define CELL(op, block)  ((uint64_t)(op) << 32 | (block))
 #define CELL_OP(cell)    ((uint32_t)((cell) >> 32))
 #define CELL_BLOCK(cell) ((uint32_t)(cell))
-#define BLOCK_UNKNOWN    0xffffffffu /* bytes of the granule come from several blocks */
-#define BLOCK_ATOMIC     0xfffffffeu
-#define BLOCK_COPY       0xfffffffdu /* a copy or fill, not a kernel */
+#define BLOCK_UNKNOWN                                                                              \
+    0xffffffffu /* bytes of the granule come from several blocks; several read it */
+#define BLOCK_ATOMIC 0xfffffffeu
+#define BLOCK_COPY   0xfffffffdu /* a copy or fill, not a kernel */
 
 struct device_memory {
     uint64_t base, bytes; /* the range of addresses */
     uint8_t *storage;     /* [bytes] */
     uint8_t *state;       /* [bytes] */
     uint64_t *cells;      /* [bytes / GRANULE]: the last writer */
-    uint32_t *readers;    /* [bytes / GRANULE]: the last operation that read */
+    uint64_t *readers;    /* [bytes / GRANULE]: the last operation and block that read */
 };
 extern struct device_memory device_memory;
 

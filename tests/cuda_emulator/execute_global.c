@@ -35,13 +35,13 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
                   enum access access)
 {
     const struct launch *l = w->block->launch;
-    if (!device_in_range(address, bytes) || address % GRANULE) {
+    if (!device_in_range(address, bytes) || address % GRANULE || bytes % GRANULE) {
         return false;
     }
     uint64_t offset = address - device_memory.base;
     uint8_t *state = device_memory.state + offset;
     uint64_t *cells = device_memory.cells + offset / GRANULE;
-    uint32_t *readers = device_memory.readers + offset / GRANULE;
+    uint64_t *readers = device_memory.readers + offset / GRANULE;
     uint64_t own = CELL(l->op, w->block->number), floor = CELL(l->floor, UINT32_MAX);
     if (!state_allows(state, bytes, access)) {
         return false;
@@ -53,12 +53,13 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
     }
     if (access == ACCESS_READ) {
         for (uint32_t i = 0; i < n && !suspicious; i++) {
-            readers[i] = l->op;
+            bool is_other = CELL_OP(readers[i]) == l->op && readers[i] != own;
+            readers[i] = is_other ? CELL(l->op, BLOCK_UNKNOWN) : own;
         }
         return !suspicious;
     }
     for (uint32_t i = 0; i < n; i++) {
-        suspicious |= (readers[i] > l->floor) & (readers[i] != l->op);
+        suspicious |= (readers[i] > floor) & (readers[i] != own);
     }
     if (suspicious) {
         return false;
@@ -162,17 +163,25 @@ static void check_writer(struct warp *w, const struct instruction *in, uint32_t 
 
 /* The last reader of a granule against this write. */
 static void check_reader(struct warp *w, const struct instruction *in, uint32_t lane,
-                         uint64_t address, uint32_t reader)
+                         uint64_t address, uint64_t cell)
 {
     const struct launch *l = w->block->launch;
+    uint32_t op = CELL_OP(cell);
     char where[200];
-    if (reader != l->op && !is_before(l, reader)) {
-        device_describe(address, where, sizeof where);
+    if (op == l->op ? CELL_BLOCK(cell) == w->block->number : is_before(l, op)) {
+        return;
+    }
+    device_describe(address, where, sizeof where);
+    if (op == l->op) {
+        warp_report(w, in, lane, FINDING_GLOBAL_RACE,
+                    "writes 0x%llx, which another block of the same launch has read: %s",
+                    (unsigned long long)address, where);
+    } else {
         warp_report(w, in, lane, FINDING_STREAM_ORDER,
                     "overwrites 0x%llx, which operation %u of another stream read and no event or "
                     "synchronization orders "
                     "before this one (operation %u): %s",
-                    (unsigned long long)address, reader, l->op, where);
+                    (unsigned long long)address, op, l->op, where);
     }
 }
 
@@ -194,9 +203,12 @@ uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t la
         if (last != own || in->is_noncoherent) {
             check_writer(w, in, lane, address, last, is_part, access);
         }
-        uint32_t *reader = &device_memory.readers[at];
+        uint64_t *reader = &device_memory.readers[at];
         if (access == ACCESS_READ) {
-            __atomic_store_n(reader, w->block->launch->op, __ATOMIC_RELAXED);
+            uint64_t before = __atomic_load_n(reader, __ATOMIC_RELAXED);
+            bool is_other = CELL_OP(before) == CELL_OP(own) && before != own;
+            __atomic_store_n(reader, is_other ? CELL(CELL_OP(own), BLOCK_UNKNOWN) : own,
+                             __ATOMIC_RELAXED);
         } else {
             if (!is_part) {
                 check_reader(w, in, lane, address, __atomic_load_n(reader, __ATOMIC_RELAXED));

@@ -137,65 +137,80 @@ static bool is_global(const struct instruction *in)
     return in->space == SPACE_GLOBAL || in->space == SPACE_CONST || in->space == SPACE_GENERIC;
 }
 
-/* Where the lanes' bytes lie side by side, all checks passed; NULL: take them lane by lane. */
-static uint8_t *neighbours(struct warp *w, const struct instruction *in, const uint64_t *address,
-                           enum access access)
+/* Where the lanes' bytes lie when the lanes 0 to n - 1 take part and access neighbours (stride:
+ * bytes of one lane) or read one place (stride 0), all checks passed. */
+struct near {
+    uint8_t *p; /* NULL: take them lane by lane */
+    uint32_t n, stride;
+};
+
+static struct near find_near(struct warp *w, const struct instruction *in, const uint64_t *address,
+                             enum access access)
 {
     uint32_t bytes = (uint32_t)in->bytes * in->count;
-    uint64_t apart = 0;
+    struct near near = {.n = (uint32_t)__builtin_popcount(w->bits), .stride = bytes};
+    uint64_t apart = 0, differs = 0;
+    if (!is_global(in) || w->bits != (near.n == LANES ? UINT32_MAX : (1u << near.n) - 1)) {
+        return near;
+    }
     for (uint32_t l = 0; l < LANES; l++) {
-        apart |= address[l] ^ (address[0] + l * bytes);
+        uint64_t takes_part = l < near.n ? UINT64_MAX : 0;
+        apart |= (address[l] ^ (address[0] + l * bytes)) & takes_part;
+        differs |= (address[l] ^ address[0]) & takes_part;
     }
-    if (apart || !is_global(in) || !w->is_full || address[0] % bytes ||
-        !global_range(w, in, address[0], LANES * bytes, access)) {
-        return NULL;
+    if (access == ACCESS_READ && !differs && device_in_range(address[0], bytes)) {
+        near.stride = 0;
+        near.p = any_access(w, in, 0, address[0], bytes, access);
+    } else if (!apart && address[0] % bytes == 0 &&
+               global_range(w, in, address[0], near.n * bytes, access)) {
+        near.p = device_memory.storage + (address[0] - device_memory.base);
     }
-    return device_memory.storage + (address[0] - device_memory.base);
+    return near;
 }
 
-static void load_neighbours(struct warp *w, const struct instruction *in, const uint8_t *p)
+static void load_near(struct warp *w, const struct instruction *in, const struct near *near)
 {
-    uint32_t stride = (uint32_t)in->bytes * in->count;
+    const uint8_t *p = near->p;
     for (uint32_t e = 0; e < in->count; e++, p += in->bytes) {
         uint32_t *d = lanes32(w, in->r[e]);
-        if (in->bytes == 4 && in->count == 1) {
-            memcpy(d, p, LANES * 4);
+        uint64_t *wide = lanes64(w, in->r[e]);
+        if (in->bytes == 4 && near->stride == 4) {
+            memcpy(d, p, near->n * 4);
         } else if (in->bytes == 4) {
-            for (uint32_t l = 0; l < LANES; l++) {
-                memcpy(&d[l], p + l * stride, 4);
+            for (uint32_t l = 0; l < near->n; l++) {
+                memcpy(&d[l], p + l * near->stride, 4);
             }
         } else if (in->bytes == 8) {
-            uint64_t *wide = lanes64(w, in->r[e]);
-            for (uint32_t l = 0; l < LANES; l++) {
-                memcpy(&wide[l], p + l * stride, 8);
+            for (uint32_t l = 0; l < near->n; l++) {
+                memcpy(&wide[l], p + l * near->stride, 8);
             }
         } else {
-            for (uint32_t l = 0; l < LANES; l++) {
-                d[l] = (uint32_t)read_element(p + l * stride, in->bytes, in->is_signed);
+            for (uint32_t l = 0; l < near->n; l++) {
+                d[l] = (uint32_t)read_element(p + l * near->stride, in->bytes, in->is_signed);
             }
         }
     }
 }
 
-static void store_neighbours(struct warp *w, const struct instruction *in, uint8_t *p)
+static void store_near(struct warp *w, const struct instruction *in, const struct near *near)
 {
-    uint32_t stride = (uint32_t)in->bytes * in->count;
+    uint8_t *p = near->p;
     for (uint32_t e = 0; e < in->count; e++, p += in->bytes) {
         const uint32_t *s = lanes32(w, in->r[e]);
-        if (in->bytes == 4 && in->count == 1) {
-            memcpy(p, s, LANES * 4);
+        const uint64_t *wide = lanes64(w, in->r[e]);
+        if (in->bytes == 4 && near->stride == 4) {
+            memcpy(p, s, near->n * 4);
         } else if (in->bytes == 4) {
-            for (uint32_t l = 0; l < LANES; l++) {
-                memcpy(p + l * stride, &s[l], 4);
+            for (uint32_t l = 0; l < near->n; l++) {
+                memcpy(p + l * near->stride, &s[l], 4);
             }
         } else if (in->bytes == 8) {
-            const uint64_t *wide = lanes64(w, in->r[e]);
-            for (uint32_t l = 0; l < LANES; l++) {
-                memcpy(p + l * stride, &wide[l], 8);
+            for (uint32_t l = 0; l < near->n; l++) {
+                memcpy(p + l * near->stride, &wide[l], 8);
             }
         } else {
-            for (uint32_t l = 0; l < LANES; l++) {
-                memcpy(p + l * stride, &s[l], in->bytes);
+            for (uint32_t l = 0; l < near->n; l++) {
+                memcpy(p + l * near->stride, &s[l], in->bytes);
             }
         }
     }
@@ -206,27 +221,18 @@ void run_load(struct warp *w, const struct instruction *in)
     uint64_t address[LANES];
     uint32_t bytes = (uint32_t)in->bytes * in->count;
     addresses_of(w, in, address);
-    const uint8_t *near = neighbours(w, in, address, ACCESS_READ);
-    if (near) {
-        load_neighbours(w, in, near);
+    struct near near = find_near(w, in, address, ACCESS_READ);
+    if (near.p) {
+        load_near(w, in, &near);
         return;
     }
-    uint64_t last = ~(uint64_t)0;
-    const uint8_t *p = NULL;
-    bool may_repeat =
-        is_global(in); /* the lanes often read one address; shared memory counts readers */
-    for (uint32_t l = 0; l < LANES; l++) {
-        if (!(w->bits >> l & 1u)) {
-            continue;
+    for (uint32_t l = 0; l < LANES && !w->block->is_stopped; l++) {
+        if (w->bits >> l & 1u) {
+            const uint8_t *p = any_access(w, in, l, address[l], bytes, ACCESS_READ);
+            if (p) {
+                load_lane(w, in, l, p);
+            }
         }
-        if (!may_repeat || !p || address[l] != last) {
-            p = any_access(w, in, l, address[l], bytes, ACCESS_READ);
-            last = address[l];
-        }
-        if (!p) {
-            return;
-        }
-        load_lane(w, in, l, p);
     }
 }
 
@@ -235,18 +241,17 @@ void run_store(struct warp *w, const struct instruction *in)
     uint64_t address[LANES];
     uint32_t bytes = (uint32_t)in->bytes * in->count;
     addresses_of(w, in, address);
-    uint8_t *near = neighbours(w, in, address, ACCESS_WRITE);
-    if (near) {
-        store_neighbours(w, in, near);
+    struct near near = find_near(w, in, address, ACCESS_WRITE);
+    if (near.p) {
+        store_near(w, in, &near);
         return;
     }
-    for (uint32_t l = 0; l < LANES; l++) {
+    for (uint32_t l = 0; l < LANES && !w->block->is_stopped; l++) {
         if (w->bits >> l & 1u) {
             uint8_t *p = any_access(w, in, l, address[l], bytes, ACCESS_WRITE);
-            if (!p) {
-                return;
+            if (p) {
+                store_lane(w, in, l, p);
             }
-            store_lane(w, in, l, p);
         }
     }
 }

@@ -104,7 +104,7 @@ uint8_t *shared_access(struct warp *w, const struct instruction *in, uint32_t la
                        uint64_t address, uint32_t bytes, enum access access);
 uint8_t *any_access(struct warp *w, const struct instruction *in, uint32_t lane, uint64_t address,
                     uint32_t bytes, enum access access);
-/* For 32 lanes side by side in global memory: true when every byte passes every check, and then the
+/* For lanes side by side in global memory: true when every byte passes every check, and then the
  * access is recorded. */
 bool global_range(struct warp *w, const struct instruction *in, uint64_t address, uint32_t bytes,
                   enum access access);

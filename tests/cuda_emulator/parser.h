@@ -171,6 +171,7 @@ void decode_instruction(struct parser *p, struct token mnemonic);
 /* Each returns false when the mnemonic is not its business. */
 bool decode_special(struct parser *p, struct token mnemonic, struct operand *o, uint32_t n);
 bool decode_memory(struct parser *p, struct token mnemonic, struct operand *o, uint32_t n);
+bool decode_carry(struct parser *p, struct token mnemonic, struct operand *o, uint32_t n);
 bool decode_convert(struct parser *p, struct token mnemonic, struct operand *o, uint32_t n);
 
 /* The parts of a mnemonic between its dots. */

@@ -82,6 +82,7 @@ struct kernel {
     uint32_t file_bytes; /* of one warp's registers */
     bool *is_wide;       /* [slot / SLOT_UNIT] while decoding: has 8 bytes a lane */
     uint32_t wide_room;
+    uint32_t carry_slot; /* while decoding: the carry flag; 0: not used */
     struct constant_slot *constants;
     uint32_t n_constants, constants_room;
     struct special_slot *specials;

@@ -237,6 +237,17 @@ static inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
     }
     return r;
 }
+/* Sum of the products of four bytes. */
+static inline uint32_t dot4(uint32_t a, uint32_t b, int a_is_signed, int b_is_signed)
+{
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 32; i += 8) {
+        int32_t x = a_is_signed ? (int8_t)(a >> i) : (uint8_t)(a >> i);
+        int32_t y = b_is_signed ? (int8_t)(b >> i) : (uint8_t)(b >> i);
+        sum += x * y;
+    }
+    return (uint32_t)sum;
+}
 /* Default mode: each 4 bits of the selector take one of 8 bytes, bit 3 spreads its sign. */
 static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector)
 {

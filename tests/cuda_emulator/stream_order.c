@@ -62,6 +62,17 @@ void order_add(struct ordering *o, uint32_t op)
     }
 }
 
+void order_add_range(struct ordering *o, uint32_t first, uint32_t last)
+{
+    if (first <= o->floor + 1) {
+        raise_floor(o, last);
+        return;
+    }
+    for (uint32_t op = first; op <= last; op++) {
+        set_bit(o, op);
+    }
+}
+
 void order_merge(struct ordering *o, const struct ordering *other)
 {
     raise_floor(o, other->floor);

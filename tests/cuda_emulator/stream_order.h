@@ -18,6 +18,8 @@ struct ordering {
 bool order_before(const struct ordering *o, uint32_t op);
 /* Adds an operation, or all that another set holds. */
 void order_add(struct ordering *o, uint32_t op);
+/* Adds all from first to last. */
+void order_add_range(struct ordering *o, uint32_t first, uint32_t last);
 void order_merge(struct ordering *o, const struct ordering *other);
 void order_free(struct ordering *o);
 

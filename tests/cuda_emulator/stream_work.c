@@ -310,7 +310,8 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
         struct ordering before = op.before;
         op.before = (struct ordering){0};
         order_merge(&op.before, &start);
-        for (uint32_t node = 1; node <= exec->n; node++) {
+        order_add_range(&op.before, base + 1, base + before.floor);
+        for (uint32_t node = before.floor + 1; node <= i; node++) {
             if (order_before(&before, node)) {
                 order_add(&op.before, base + node);
             }
@@ -320,9 +321,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
         prepare_host_side(&op);
         push(&op);
     }
-    for (uint32_t node = 1; node <= exec->n; node++) {
-        order_add(&stream->tail, base + node);
-    }
+    order_add_range(&stream->tail, base + 1, base + exec->n);
     order_free(&start);
     while (driver.n_pending >= MAX_PENDING && !driver.error) {
         run_one();

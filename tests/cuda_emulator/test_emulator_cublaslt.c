@@ -216,6 +216,117 @@ START_TEST(product)
 }
 END_TEST
 
+/* Leading dimensions beyond the rows, alpha, beta with a C of its own, relu; and nothing is written
+ * between the columns of D. */
+START_TEST(general_form)
+{
+    enum { M = 5, K = 3, NN = 4, LA = 7, LB = 6, LC = 8, LD = 9 };
+    const struct shape s = {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 0, 0, M, NN, K, 1, 0};
+    float a[LA * K], b[LB * NN], c[LC * NN], d[LD * NN], alpha = 2, beta = -0.5f;
+    uint64_t seed = 4;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_RELU;
+    for (int i = 0; i < LA * K + LB * NN + LC * NN; i++) {
+        float v = (float)(int32_t)random_bits(&seed) * 0x1p-30f;
+        *(i < LA * K             ? &a[i]
+          : i < LA * K + LB * NN ? &b[i - LA * K]
+                                 : &c[i - LA * K - LB * NN]) = v;
+    }
+    open_context();
+    CUdeviceptr da = device_copy(a, sizeof a), db = device_copy(b, sizeof b),
+                dc = device_copy(c, sizeof c), dd = device_array(sizeof d);
+    GOOD(cuMemsetD32_v2(dd, 0x42280000 /* 42 */, LD * NN));
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc = make_desc(&s);
+    cublasLtMatrixLayout_t l[4] = {
+        make_layout(CUDA_R_32F, M, K, 1), make_layout(CUDA_R_32F, K, NN, 1),
+        make_layout(CUDA_R_32F, M, NN, 1), make_layout(CUDA_R_32F, M, NN, 1)};
+    int64_t leading[4] = {LA, LB, LC, LD};
+    for (int i = 0; i < 4; i++) {
+        ck_assert(!cublasLtMatrixLayoutSetAttribute(l[i], CUBLASLT_MATRIX_LAYOUT_LD, &leading[i],
+                                                    sizeof *leading));
+    }
+    ck_assert(!cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                              sizeof epilogue));
+    ck_assert(!cublasLtCreate(&handle));
+    ck_assert(!cublasLtMatmul(handle, desc, &alpha, (void *)(uintptr_t)da, l[0],
+                              (void *)(uintptr_t)db, l[1], &beta, (void *)(uintptr_t)dc, l[2],
+                              (void *)(uintptr_t)dd, l[3], NULL, NULL, 0, NULL));
+    GOOD(cuMemcpyDtoH_v2(d, dd, sizeof d));
+    for (int at = 0; at < LD * NN; at++) {
+        int i = at % LD, j = at / LD;
+        float sum = 0;
+        for (int k = 0; k < K && i < M; k++) {
+            sum = fmaf(a[k * LA + i], b[j * LB + k], sum);
+        }
+        float v = i < M ? alpha * sum + beta * c[j * LC + i] : 42;
+        ck_assert(d[at] == (v < 0 ? 0 : v));
+    }
+    want_no_findings();
+    CUdeviceptr memory[] = {da, db, dc, dd};
+    for (int i = 0; i < 4; i++) {
+        GOOD(cuMemFree_v2(memory[i]));
+        ck_assert(!cublasLtMatrixLayoutDestroy(l[i]));
+    }
+    ck_assert(!cublasLtMatmulDescDestroy(desc));
+    ck_assert(!cublasLtDestroy(handle));
+    close_context();
+}
+END_TEST
+
+/* FP8 in and out: D is scaled and saturates, amax is that of the values before the scale. */
+START_TEST(f8_output)
+{
+    enum { SIDE = 16 };
+    const struct shape s = {
+        CUDA_R_8F_E4M3, CUDA_R_8F_E4M3, CUBLAS_COMPUTE_32F, 1, 0, SIDE, SIDE, SIDE, 1, 0};
+    uint64_t seed = 77;
+    float one = 1, zero = 0, scale = 64, amax = 0, most = 0;
+    uint8_t out[SIDE * SIDE];
+    open_context();
+    struct data a = random_data(s.ab, SIDE * SIDE, &seed),
+                b = random_data(s.ab, SIDE * SIDE, &seed);
+    CUdeviceptr d = device_array(sizeof out), factor = device_copy(&scale, sizeof scale),
+                peak = device_array(sizeof amax);
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc = make_desc(&s);
+    cublasLtMatrixLayout_t l = make_layout(CUDA_R_8F_E4M3, SIDE, SIDE, 1),
+                           lc = make_layout(CUDA_R_16BF, SIDE, SIDE, 1);
+    ck_assert(!cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, &factor,
+                                              sizeof factor));
+    ck_assert(!cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, &peak,
+                                              sizeof peak));
+    ck_assert(!cublasLtCreate(&handle));
+    ck_assert(!cublasLtMatmul(handle, desc, &one, (void *)(uintptr_t)a.device, l,
+                              (void *)(uintptr_t)b.device, l, &zero, NULL, lc, (void *)(uintptr_t)d,
+                              l, NULL, NULL, 0, NULL));
+    GOOD(cuMemcpyDtoH_v2(out, d, sizeof out));
+    GOOD(cuMemcpyDtoH_v2(&amax, peak, sizeof amax));
+    int n_saturated = 0;
+    for (int at = 0; at < SIDE * SIDE; at++) {
+        float sum = 0;
+        for (int k = 0; k < SIDE; k++) {
+            sum = fmaf((float)a.values[at % SIDE * SIDE + k], (float)b.values[at / SIDE * SIDE + k],
+                       sum);
+        }
+        most = fabsf(sum) > most ? fabsf(sum) : most;
+        n_saturated += fabsf(sum * scale) > 448;
+        ck_assert_uint_eq(out[at], narrow(&format_e4m3, (double)(sum * scale), ROUND_NEAREST, 1));
+    }
+    ck_assert(n_saturated > 0 && amax == most);
+    want_no_findings();
+    drop(&a);
+    drop(&b);
+    CUdeviceptr memory[] = {d, factor, peak};
+    for (int i = 0; i < 3; i++) {
+        GOOD(cuMemFree_v2(memory[i]));
+    }
+    ck_assert(!cublasLtMatrixLayoutDestroy(l) && !cublasLtMatrixLayoutDestroy(lc));
+    ck_assert(!cublasLtMatmulDescDestroy(desc));
+    ck_assert(!cublasLtDestroy(handle));
+    close_context();
+}
+END_TEST
+
 /* A problem that is refused, and the words of the finding. */
 static const struct {
     struct shape s;
@@ -258,7 +369,16 @@ START_TEST(refusal)
                                                      &result, &found),
                       refused[_i].status);
     ck_assert_int_eq(found, 0);
+    ck_assert(strstr(cublasLtGetStatusString(refused[_i].status), refused[_i].why));
+    want_no_findings(); /* to ask is no mistake, to insist is */
+    CUdeviceptr memory = device_array(4096);
+    void *p = (void *)(uintptr_t)memory;
+    double zero = 0;
+    ck_assert_uint_eq(
+        cublasLtMatmul(handle, desc, &zero, p, la, p, lb, &zero, p, ld, p, ld, NULL, NULL, 0, NULL),
+        refused[_i].status);
     ck_assert(has_finding("misuse of the Driver API", refused[_i].why));
+    GOOD(cuMemFree_v2(memory));
     cublasLtMatrixLayout_t layouts[] = {la, lb, ld};
     for (int i = 0; i < 3; i++) {
         ck_assert(!cublasLtMatrixLayoutDestroy(layouts[i]));
@@ -305,6 +425,8 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, product, 0, sizeof shapes / sizeof *shapes);
     tcase_add_loop_test(tc, refusal, 0, sizeof refused / sizeof *refused);
+    tcase_add_test(tc, general_form);
+    tcase_add_test(tc, f8_output);
     tcase_add_test(tc, operands_are_checked);
 }
 

@@ -163,6 +163,18 @@ START_TEST(race_between_blocks)
 }
 END_TEST
 
+START_TEST(read_by_another_block)
+{
+    struct setting s = begin();
+    int n = 128, own = 32;
+    GOOD(launch(function_of(s.m, "read_by_another_block"), 1, 32, 0, (void *[]){&s.x, &own}));
+    want_no_findings();
+    GOOD(launch(function_of(s.m, "read_by_another_block"), 4, 32, 0, (void *[]){&s.x, &n}));
+    ck_assert(has_finding("global memory race", "kernel read_by_another_block"));
+    end(&s);
+}
+END_TEST
+
 START_TEST(diverged_shuffle)
 {
     struct setting s = begin();
@@ -253,6 +265,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, use_after_free);
     tcase_add_test(tc, use_after_free_of_much);
     tcase_add_test(tc, race_between_blocks);
+    tcase_add_test(tc, read_by_another_block);
     tcase_add_test(tc, diverged_shuffle);
     tcase_add_test(tc, endless);
     tcase_add_test(tc, read_only_lie);

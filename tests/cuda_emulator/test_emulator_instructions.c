@@ -164,6 +164,10 @@ static uint32_t field(uint32_t a, uint32_t at, uint32_t n)
     X("rem.s64", "ddd", L(B) == -1 || !B ? (B ? 0 : A) : (uint64_t)(L(A) % L(B)))                  \
     X("abs.s32", "rr", S(A) < 0 ? 0u - U(A) : U(A))                                                \
     X("neg.s16", "hh", H(0 - A))                                                                   \
+    X("dp4a.s32.u32", "rrrr",                                                                      \
+      U((int8_t)A *(int)(B & 255) + (int8_t)(A >> 8) * (int)(B >> 8 & 255) +                       \
+        (int8_t)(A >> 16) * (int)(B >> 16 & 255) + (int8_t)(A >> 24) * (int)(B >> 24 & 255)) +     \
+          U(C))                                                                                    \
     X("min.s16", "hhh", (int16_t)A < (int16_t)B ? H(A) : H(B))                                     \
     X("shl.b32", "rrr", U(B) > 31 ? 0 : U(A) << U(B))                                              \
     X("shr.s32", "rrr", S(A) >> (U(B) > 31 ? 31 : U(B)))                                           \
@@ -381,6 +385,48 @@ START_TEST(control)
 }
 END_TEST
 
+__extension__ typedef unsigned __int128 wide_uint;
+
+/* 128 bits through the carry flag: out = a * b + (c : a), then minus (b : c). */
+START_TEST(carry)
+{
+    static const char ptx[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry f(.param .u64 out, .param .u64 in)\n{\n"
+        ".reg .b32 %r<4>;\n.reg .b64 %rd<30>;\n"
+        "ld.param.u64 %rd1, [out];\nld.param.u64 %rd2, [in];\nmov.u32 %r1, %tid.x;\n"
+        "mul.wide.u32 %rd3, %r1, 32;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\n"
+        "ld.global.v2.u64 {%rd6, %rd7}, [%rd5];\nld.global.u64 %rd8, [%rd5+16];\n"
+        "mad.lo.cc.u64 %rd9, %rd6, %rd7, %rd6;\nmadc.hi.u64 %rd10, %rd6, %rd7, %rd8;\n"
+        "st.global.v2.u64 [%rd4], {%rd9, %rd10};\n"
+        "sub.cc.u64 %rd11, %rd9, %rd8;\nsubc.u64 %rd12, %rd10, %rd7;\n"
+        "add.cc.u64 %rd11, %rd11, %rd11;\naddc.cc.u64 %rd12, %rd12, %rd12;\n"
+        "st.global.v2.u64 [%rd4+16], {%rd11, %rd12};\nret;\n}\n";
+    uint64_t in[32][4], out[32][4];
+    open_context();
+    CUmodule m = module_of_text(ptx);
+    for (int i = 0; i < 128; i++) {
+        in[i / 4][i % 4] = operands[i % 3][i];
+    }
+    CUdeviceptr from = device_copy(in, sizeof in), to = device_array(sizeof out);
+    GOOD(launch(function_of(m, "f"), 1, 32, 0, (void *[]){&to, &from}));
+    GOOD(cuMemcpyDtoH_v2(out, to, sizeof out));
+    for (int i = 0; i < 32; i++) {
+        uint64_t a = in[i][0], b = in[i][1], c = in[i][2];
+        wide_uint sum = (wide_uint)a * b + ((wide_uint)c << 64 | a);
+        wide_uint twice = 2 * (sum - ((wide_uint)b << 64 | c));
+        ck_assert_uint_eq(out[i][0], (uint64_t)sum);
+        ck_assert_uint_eq(out[i][1], (uint64_t)(sum >> 64));
+        ck_assert_uint_eq(out[i][2], (uint64_t)twice);
+        ck_assert_uint_eq(out[i][3], (uint64_t)(twice >> 64));
+    }
+    want_no_findings();
+    GOOD(cuMemFree_v2(from));
+    GOOD(cuMemFree_v2(to));
+    close_context();
+}
+END_TEST
+
 /* An instruction the emulator does not know stops the load and names the line. */
 START_TEST(unknown_instruction)
 {
@@ -402,6 +448,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, instruction, 0, N_ROWS);
     tcase_add_loop_test(tc, formats, 0, 5);
     tcase_add_test(tc, control);
+    tcase_add_test(tc, carry);
     tcase_add_test(tc, unknown_instruction);
 }
 

@@ -67,6 +67,12 @@ extern "C" __global__ void race_between_blocks(float *x, int n)
     x[i] = 1.0f;
     x[(i + 1) % n] = 2.0f;
 }
+extern "C" __global__ void read_by_another_block(float *x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = x[i] + x[(i + 32) % n]; // the next block's, which it overwrites
+    x[i] = sum;
+}
 extern "C" __global__ void diverged_shuffle(float *x)
 {
     float v = x[threadIdx.x];
