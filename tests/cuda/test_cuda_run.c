@@ -67,7 +67,8 @@ static void same_bits(struct graph *g, const char *what, uint64_t seed)
         fill_bits(&t, seed + i);
         if (n->name[0] == 'k') { /* indices: some negative, some out of range */
             for (int64_t k = 0; k < tensor_count(&t); k++) {
-                ((int64_t *)t.data)[k] = k * 7 % 15 - 6;
+                double index = (double)(k * 7 % 15 - 6);
+                dtype_store(t.dtype, (char *)t.data + (size_t)k * dtype_info[t.dtype].bytes, index);
             }
         }
         ck_assert_int_eq(runner_input(&here, n->name, &t, &e), ATOLL_OK);
@@ -213,8 +214,9 @@ START_TEST(indices)
 {
     struct graph *g = graph_create("indices");
     static const enum dtype types[] = {F32, BF16, I64};
-    value rows = graph_leaf(g, OP_input, "k", I64, (int64_t[]){6}, 1);
-    value same = graph_leaf(g, OP_input, "k2", I64, (int64_t[]){4, 5}, 2);
+    /* from floats: an index that a leaf holds is held against its range before a step */
+    value rows = cast_to(g, graph_leaf(g, OP_input, "k", F32, (int64_t[]){6}, 1), I64, false);
+    value same = cast_to(g, graph_leaf(g, OP_input, "k2", F32, (int64_t[]){4, 5}, 2), I64, false);
     for (size_t t = 0; t < ARRAY_LEN(types); t++) {
         const char *n = dtype_info[types[t]].name;
         char *name = arena_text(&g->arena, "x%s", n);
