@@ -253,6 +253,7 @@ status nvrtc_compile(const struct nvrtc *nvrtc, const char *arch, const char *co
     memset(images, 0, n * sizeof *images);
     TRY(nvrtc_check_arch(nvrtc, arch, e));
     int failed = -1, threads = (int)(n_threads > 0 ? n_threads : 1);
+    (void)threads; /* without OpenMP */
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (uint32_t i = 0; i < n; i++) {
         if (!compile_unit(nvrtc, arch, units[i], &images[i])) {

@@ -1,7 +1,8 @@
 /* Stands between Atoll and the CUDA driver (or the emulator): passes every call of cuda_api.def on
  * to the library that ATOLL_REAL_LIBCUDA names, except that the call with the number set by
  * failing_cuda_at fails; failing_cuda_calls tells how many there were. Calls that give something
- * back are never refused: what was taken must be given back whatever else went wrong. */
+ * back are never refused, nor is the choice of the context before them: what was taken must be
+ * given back whatever else went wrong. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
