@@ -39,8 +39,8 @@ static void *find(const char *name)
 
 static int is_refused(const char *name)
 {
-    static const char *const never[] = {"Free",   "Destroy",  "Release",
-                                        "Unload", "GetError", "EndCapture"};
+    static const char *const never[] = {"Free",     "Destroy",    "Release",      "Unload",
+                                        "GetError", "EndCapture", "CtxSetCurrent"};
     for (size_t i = 0; i < ARRAY_LEN(never); i++) {
         if (strstr(name, never[i]) != NULL) {
             return 0;
