@@ -202,7 +202,7 @@ static void place_fixed(struct packing *p, uint32_t *slot, bool is_wide, uint32_
 
 void pack_registers(struct kernel *k)
 {
-    struct packing packing = {.k = k, .n = k->file_bytes / UNIT + 1}, *p = &packing;
+    struct packing packing = {.k = k, .n = k->file_bytes / UNIT}, *p = &packing;
     struct module *m = &p->scratch;
     find_blocks(p);
     p->n_words = (p->n + 63) / 64;

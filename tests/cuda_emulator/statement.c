@@ -242,6 +242,9 @@ static void enter_function(struct parser *p, const struct kernel *f,
         parse_parameters(p, arguments);
     }
     while (!accept(p, "{")) {
+        if (p->token.kind == TOKEN_END) {
+            parse_fail(p, "the text ends in the header of %s", f->name);
+        }
         next_token(p);
     }
 }
