@@ -16,6 +16,8 @@ void emit_count(struct text *t, const struct kernel *k, uint32_t from, uint32_t 
 /* Declares x<axis> for axes [from, to) out of the linear index `var`. */
 void emit_decode(struct text *t, const struct kernel *k, uint32_t from, uint32_t to,
                  const char *var, const char *indent);
+/* A map as an expression of x0, x1, ... */
+void emit_index(struct text *t, const struct kernel *k, const struct index_map *m);
 /* Declares v<i> for instruction i (not a reduction). */
 void emit_inst(struct text *t, const struct kernel *k, uint32_t i, const char *indent);
 /* Instruction o as an expression of the compute type. */

@@ -78,6 +78,30 @@ typedef void kernel_fn(void *const *p, const int64_t *d, const int64_t *n, int64
 status kernel_lower(const struct graph *g, const struct partition *p, uint32_t group,
                     bool is_relaxed, struct arena *arena, struct kernel *out, struct error *e);
 
+/* A launch of generated CUDA code. Grid: the product of items over per_block, at least one block;
+ * every kernel strides over its grid, so a runtime may cut it to what the device holds. */
+struct cuda_stage {
+    const char *symbol;
+    uint32_t n_items;
+    struct dim items[MAX_RANK];
+    int64_t per_block;
+    uint32_t block_x, block_y;
+};
+
+/* What a kernel is on CUDA: stages in order on one stream. Parameters of every stage: the args'
+ * pointers in order (16-byte aligned), the symbols (MAX_SYMBOLS int64_t by value), the length n,
+ * the workspace. */
+struct cuda_kernel {
+    uint32_t n_stages;
+    const struct cuda_stage *stages;
+    /* One launch for many tensors (flat kernels of one phase), or NULL: parameters are a table in
+     * device memory, the number of its rows and of blocks, the symbols. A row: length n, first
+     * block, the args' pointers; a tensor takes n / stages[0].per_block blocks, rounded up, one at
+     * least. */
+    const char *many;
+    uint32_t n_sums; /* workspace: 8 bytes * n_sums * (1 + chunks of 16384 in n) */
+};
+
 /* C source of a kernel function called `name`; prologue: what stands once before all kernels of a
  * unit (needs: ops used so far are emitted by emit_helpers from the same kernels). */
 void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n);

@@ -147,6 +147,7 @@ status compare_precision(const struct graph *model, const struct compile_options
     options.dump = NULL;
     status code = runner_open(&policy, model, &options, seed, e);
     options.policy = NULL;
+    options.device = NULL;
     code = code == ATOLL_OK ? runner_open(&reference, model, &options, seed, e) : code;
     code = code == ATOLL_OK
                ? compare_opened(&policy, &reference, x, y, report, context, tolerance, parting, e)

@@ -297,7 +297,7 @@ static status build_library(struct compiled *c, const struct compile_options *o,
                             const struct unique *unique, struct error *e)
 {
     struct text units[2];
-    if (c->n_kernels == 0) {
+    if (c->n_kernels == 0 || o->skips_c) {
         return ATOLL_OK;
     }
     uint32_t n = write_units(c, unique, units);
@@ -320,13 +320,9 @@ static void *find_kernel(void *context, const char *symbol)
     return library_find(context, symbol);
 }
 
-static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
+static status build_kernels(struct compiled *out, const struct compile_options *o, struct error *e)
 {
     double start = now();
-    struct fuse_options fuse_options = {.is_off = o->is_unfused ||
-                                                  is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
-    uint32_t n_notes = out->notes.n;
-    TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
     uint32_t n = out->partition.n_groups;
     out->kernels = ARENA_ARRAY(&out->arena, struct kernel, n + 1);
     out->symbols = ARENA_ARRAY(&out->arena, const char *, n + 1);
@@ -342,12 +338,50 @@ static status build_program(struct compiled *out, const struct compile_options *
     }
     TRY(program_build(out->primitive, &out->partition, out->kernels, out->symbols, &out->program,
                       e));
-    if (out->log != NULL) {
+    if (o->n_cuda_archs > 0) {
+        TRY(compile_cuda(out, o, e));
+    }
+    return out->library != NULL ? program_link(&out->program, find_kernel, out->library, e)
+                                : ATOLL_OK;
+}
+
+/* Groups whose CUDA kernel fails to compile are split into their ops, and all is built again. */
+static void split_failed(struct compiled *out)
+{
+    const bool *is_failed = out->cuda.is_failed;
+    uint32_t n_split = out->cuda.n_split;
+    for (uint32_t i = 0; i < out->partition.n_groups; i++) {
+        n_split += is_failed[i];
+    }
+    partition_split(out->primitive, &out->partition, is_failed);
+    program_free(&out->program);
+    library_close(out->library);
+    cuda_code_free(&out->cuda);
+    out->library = NULL;
+    out->program = (struct program){0};
+    out->n_kernels = 0;
+    out->source = (struct text){0};
+    out->cuda.n_split = n_split;
+}
+
+static status build_program(struct compiled *out, const struct compile_options *o, struct error *e)
+{
+    struct fuse_options fuse_options = {.is_off = o->is_unfused ||
+                                                  is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
+    uint32_t n_notes = out->notes.n;
+    TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
+    struct error first = {0};
+    status code = build_kernels(out, o, &first);
+    if (code == ATOLL_COMPILER && out->cuda.is_failed != NULL) {
+        split_failed(out);
+        first = (struct error){0};
+        code = build_kernels(out, o, &first);
+    }
+    if (code == ATOLL_OK && out->log != NULL) {
         log_notes(out, n_notes);
         log_program(out, o->cache);
     }
-    return out->n_kernels > 0 ? program_link(&out->program, find_kernel, out->library, e)
-                              : ATOLL_OK;
+    return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", first.text);
 }
 
 /* What lies in between allocates from arenas that `out` owns and from scratch arenas: both are
@@ -411,6 +445,7 @@ void compiled_free(struct compiled *c)
 {
     program_free(&c->program);
     library_close(c->library);
+    cuda_code_free(&c->cuda);
     if (c->step != c->primitive) {
         graph_destroy(c->step);
     }

@@ -4,6 +4,7 @@
 #define ATOLL_FRONTEND_COMPILE_H
 
 #include "codegen/cc.h"
+#include "frontend/compile_cuda.h"
 #include "passes/fuse.h"
 #include "passes/policy.h"
 #include "passes/train_step.h"
@@ -20,6 +21,11 @@ struct compile_options {
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
+    struct device *device;             /* where it will run; NULL: the CPU */
+    bool skips_c;                      /* no C kernels: for a program that runs on CUDA only */
+    const char *const *cuda_archs;     /* "sm_80", ...: CUDA kernels for each */
+    uint32_t n_cuda_archs;
+    const char *libnvrtc; /* path of NVRTC; NULL: as the loader finds it */
     struct cc_options cc;
     const char *cache; /* directory of compiled libraries; NULL: none */
     void (*dump)(void *context, const char *name,
@@ -44,6 +50,7 @@ struct compiled {
     uint32_t n_kernels; /* distinct kernel functions */
     struct text source; /* the generated C */
     struct library *library;
+    struct cuda_code cuda;
     struct program program;
     struct arena arena;
     struct notes notes;

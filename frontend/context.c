@@ -84,6 +84,7 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
     o->warn_context = c;
     o->cc.compiler = is_set(c->cc) ? c->cc : NULL;
     o->cc.temporary = is_set(c->temporary) ? c->temporary : NULL;
+    o->libnvrtc = is_set(c->libnvrtc) ? c->libnvrtc : NULL;
     o->disabled = is_set(c->disable) ? c->disable : NULL;
     o->stop_after = is_set(c->stop_after) ? c->stop_after : NULL;
     o->checks = is_set(c->check) && strcmp(c->check, "0") != 0;
@@ -116,9 +117,15 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
     return ATOLL_OK;
 }
 
+struct device_options context_devices(const struct context *c)
+{
+    return (struct device_options){.libcuda = is_set(c->libcuda) ? c->libcuda : NULL,
+                                   .libcublaslt = is_set(c->libcublaslt) ? c->libcublaslt : NULL};
+}
+
 void context_help(struct text *t)
 {
-#define X(name, member, doc) text_add(t, "%-15s %s\n", #name, doc);
+#define X(name, member, doc) text_add(t, "%-17s %s\n", #name, doc);
 #include "frontend/env.def"
 #undef X
 }

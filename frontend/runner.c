@@ -84,7 +84,11 @@ status runner_from(struct runner *r, uint64_t seed, struct error *e)
             return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
         }
     } else {
-        r->session = session_create(&r->compiled.program, e);
+        struct device_image *images = cuda_code_images(&r->compiled.cuda);
+        struct device_code code = {r->compiled.cuda.n_units, r->compiled.cuda.n_archs, images};
+        r->session = session_create_on(&r->compiled.program, r->device,
+                                       r->file.graph != NULL ? &r->file.cuda : &code, e);
+        free(images);
         if (r->session == NULL) {
             return e->code;
         }
@@ -152,15 +156,32 @@ static status checked_step(struct runner *r, struct error *e)
 status runner_open(struct runner *r, const struct graph *model, const struct compile_options *o,
                    uint64_t seed, struct error *e)
 {
-    *r = (struct runner){.is_eager = o->is_eager};
-    TRY(compile_graph(model, o, &r->compiled, e));
-    TRY(runner_from(r, seed, e));
-    return o->checks && !o->is_eager && !o->is_relaxed ? open_twin(r, seed, e) : ATOLL_OK;
+    *r = (struct runner){.is_eager = o->is_eager && o->device == NULL, .device = o->device};
+    if (o->device == NULL) {
+        TRY(compile_graph(model, o, &r->compiled, e));
+        TRY(runner_from(r, seed, e));
+        return o->checks && !o->is_eager && !o->is_relaxed ? open_twin(r, seed, e) : ATOLL_OK;
+    }
+    struct compile_options here = *o; /* eager there: one kernel an op, by the same generator */
+    const char *const archs[] = {o->device->arch};
+    here.is_eager = false;
+    here.is_unfused = o->is_unfused || o->is_eager;
+    here.skips_c = true;
+    here.cuda_archs = archs;
+    here.n_cuda_archs = 1;
+    TRY(compile_graph(model, &here, &r->compiled, e));
+    return runner_from(r, seed, e);
 }
 
 status runner_open_plan(struct runner *r, const char *path, struct error *e)
 {
-    *r = (struct runner){0};
+    return runner_open_plan_on(r, path, NULL, e);
+}
+
+status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+                           struct error *e)
+{
+    *r = (struct runner){.device = device};
     TRY(plan_read(path, true, &r->file, e));
     r->compiled.primitive = r->file.graph;
     r->compiled.program = r->file.program;
@@ -189,7 +210,14 @@ static const struct tensor *lend_for_plan(void *context, value v)
 
 status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e)
 {
-    return plan_write(path, &r->compiled.program, r->compiled.library, lend_for_plan, r, about, e);
+    struct device_image *images = cuda_code_images(&r->compiled.cuda);
+    struct plan_code code = {r->compiled.library,
+                             {r->compiled.cuda.n_units, r->compiled.cuda.n_archs, images}};
+    status result = images == NULL
+                        ? fail(e, ATOLL_OUT_OF_MEMORY, "out of memory")
+                        : plan_write(path, &r->compiled.program, &code, lend_for_plan, r, about, e);
+    free(images);
+    return result;
 }
 
 status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e)

@@ -8,8 +8,9 @@
 
 struct runner {
     struct compiled compiled;
-    struct plan_file file; /* when opened from a plan: owns graph, program and library */
-    bool is_eager;
+    struct plan_file file;   /* when opened from a plan: owns graph, program and library */
+    bool is_eager;           /* on the CPU; on a device eager is a session of one-op kernels */
+    struct device *device;   /* lent; NULL: the CPU */
     struct session *session; /* fused */
     struct tensor *leaves;   /* eager: by node id, own memory */
     size_t *leaf_capacity;
@@ -31,6 +32,9 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 status runner_from(struct runner *r, uint64_t seed, struct error *e);
 /* From a plan file: fused, with the plan's first state. */
 status runner_open_plan(struct runner *r, const char *path, struct error *e);
+/* The same on a device. */
+status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+                           struct error *e);
 void runner_free(struct runner *r);
 
 /* The primitive graph the runner executes. */

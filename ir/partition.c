@@ -8,6 +8,45 @@ void partition_free(struct partition *p)
     arena_free(&p->arena);
 }
 
+static struct group group_of_one(const struct graph *g, const struct group *from,
+                                 const value *member)
+{
+    const struct node *n = graph_node(g, *member);
+    struct group one = {.kind = GROUP_ROW, .domain = n->shape, .n_members = 1, .members = member};
+    if (op_info[n->op].kind == REDUCTION || from->n_members == 1) {
+        one = *from;
+        one.members = member;
+        one.n_members = 1;
+    }
+    return one;
+}
+
+void partition_split(const struct graph *g, struct partition *p, const bool *is_marked)
+{
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        n += is_marked[i] ? p->groups[i].n_members : 1;
+    }
+    struct group *groups = ARENA_ARRAY(&p->arena, struct group, n + 1);
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        const struct group *from = &p->groups[i];
+        if (!is_marked[i]) {
+            groups[at++] = *from;
+        }
+        for (uint32_t m = 0; m < from->n_members && is_marked[i]; m++) {
+            p->is_stored[from->members[m].id] = true;
+            groups[at++] = group_of_one(g, from, &from->members[m]);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t m = 0; m < groups[i].n_members; m++) {
+            p->group_of[groups[i].members[m].id] = i + 1;
+        }
+    }
+    p->groups = groups;
+    p->n_groups = n;
+}
+
 bool shape_strides(const struct shape *s, struct dim stride[MAX_RANK])
 {
     struct dim step = dim_of(1);

@@ -44,6 +44,9 @@ static inline bool node_is_leaf(const struct node *n)
 }
 
 void partition_free(struct partition *p);
+/* Makes each member of the groups marked (by group index) a group of its own, in the same order:
+ * what to do when a group's kernel cannot be built. */
+void partition_split(const struct graph *g, struct partition *p, const bool *is_marked);
 
 /* How the value of a view (or a broadcast operand) is read from the memory of its base: element at
  * index (i0, i1, ...) of v's shape lies at offset + sum stride[k] * ik of the base, in elements. */

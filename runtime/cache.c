@@ -158,3 +158,62 @@ status cached_compile(const char *directory, const struct cc_options *o, const c
     free(bytes);
     return *out != NULL ? ATOLL_OK : e->code;
 }
+
+/* ---- CUDA ---- */
+
+/* An entry of this user's that is sound. */
+static bool open_entry(const char *path, const char *kind, struct container *out)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_uid == geteuid() &&
+           container_open(path, kind, out, NULL) == ATOLL_OK;
+}
+
+static void *copy_of(const struct section *s)
+{
+    void *copy = s != NULL ? malloc(s->size + 1) : NULL;
+    if (copy != NULL) {
+        memcpy(copy, s->data, s->size);
+        ((char *)copy)[s->size] = '\0';
+    }
+    return copy;
+}
+
+bool cached_image_load(const char *directory, uint64_t key, struct nvrtc_image *out)
+{
+    char path[4096];
+    struct container c;
+    *out = (struct nvrtc_image){0};
+    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL)) {
+        return false;
+    }
+    snprintf(path, sizeof path, "%s/%016" PRIx64 ".cuda", directory, key);
+    if (!open_entry(path, "cuda", &c)) {
+        return false;
+    }
+    const struct section *cubin = container_find(&c, "cubin"), *ptx = container_find(&c, "ptx");
+    out->cubin = copy_of(cubin);
+    out->ptx = copy_of(ptx);
+    out->cubin_size = cubin != NULL ? cubin->size : 0;
+    out->ptx_size = ptx != NULL ? ptx->size : 0;
+    container_close(&c);
+    if (out->cubin == NULL || out->ptx == NULL) {
+        nvrtc_images_free(out, 1);
+        return false;
+    }
+    return true;
+}
+
+void cached_image_store(const char *directory, uint64_t key, const struct nvrtc_image *image)
+{
+    char path[4096];
+    struct section sections[] = {{.name = "cubin", .data = image->cubin, .size = image->cubin_size},
+                                 {.name = "ptx", .data = image->ptx, .size = image->ptx_size}};
+    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL) ||
+        image->cubin == NULL || image->ptx == NULL) {
+        return;
+    }
+    make_directories(directory);
+    snprintf(path, sizeof path, "%s/%016" PRIx64 ".cuda", directory, key);
+    (void)container_write(path, "cuda", sections, ARRAY_LEN(sections), NULL);
+}

@@ -10,6 +10,7 @@
 
 struct atoll_plan {
     struct plan_file file;
+    struct device *device; /* NULL: the CPU */
     struct session *session;
     int64_t symbols[MAX_SYMBOLS];
     bool is_known[MAX_SYMBOLS]; /* by symbol: an input gave it a size */
@@ -48,7 +49,7 @@ static status start(atoll_plan *p, struct error *e)
     for (uint32_t i = 1; i < g->n_symbols; i++) {
         p->symbols[i] = g->symbols[i].low;
     }
-    p->session = session_create(&p->file.program, e);
+    p->session = session_create_on(&p->file.program, p->device, &p->file.cuda, e);
     if (p->session == NULL) {
         return e->code;
     }
@@ -64,7 +65,25 @@ static status start(atoll_plan *p, struct error *e)
     return ATOLL_OK;
 }
 
+static status open_device(atoll_plan *p, const atoll_place *place, struct error *e)
+{
+    struct device_options o = {0};
+    if (place == NULL || place->device == NULL) {
+        return ATOLL_OK;
+    }
+    o.libcuda = place->libcuda;
+    o.libcublaslt = place->libcublaslt;
+    o.allows_tf32 = place->allows_tf32 != 0;
+    return device_open(place->device, &o, &p->device, e);
+}
+
 atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error)
+{
+    return atoll_plan_open_on(path, NULL, out, error);
+}
+
+atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atoll_plan **out,
+                                atoll_error *error)
 {
     struct error e = {0};
     atoll_plan *p = calloc(1, sizeof *p);
@@ -77,7 +96,7 @@ atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *er
         free(p);
         return give(&e, error);
     }
-    if (start(p, &e) != ATOLL_OK) {
+    if (open_device(p, place, &e) != ATOLL_OK || start(p, &e) != ATOLL_OK) {
         atoll_plan_close(p);
         return give(&e, error);
     }
@@ -89,6 +108,7 @@ void atoll_plan_close(atoll_plan *plan)
 {
     if (plan != NULL) {
         session_destroy(plan->session);
+        device_close(plan->device);
         plan_file_close(&plan->file);
         arena_free(&plan->arena);
         free(plan);

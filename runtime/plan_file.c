@@ -12,6 +12,7 @@
 #include "ir/graph_hash.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "runtime/plan_words.h"
 
 bool plan_keeps(const struct node *n)
 {
@@ -97,24 +98,6 @@ const char *plan_missing_feature(const char *about)
 
 /* ---- writing ---- */
 
-static void put(struct text *t, uint32_t word)
-{
-    text_append(t, (const char *)&word, sizeof word);
-}
-
-static void put_text(struct text *t, const char *s)
-{
-    uint32_t length = (uint32_t)strlen(s);
-    put(t, length);
-    text_append(t, s, length);
-}
-
-static void put_dim(struct text *t, struct dim d)
-{
-    text_append(t, (const char *)&d.factor, sizeof d.factor);
-    text_append(t, (const char *)d.symbols, sizeof d.symbols);
-}
-
 static void put_program(struct text *t, const struct program *p)
 {
     put(t, p->n_launches);
@@ -145,11 +128,11 @@ static void put_program(struct text *t, const struct program *p)
 }
 
 static status write_sections(const char *path, const struct program *p,
-                             const struct library *library, plan_leaf *leaf, void *context,
+                             const struct plan_code *code, plan_leaf *leaf, void *context,
                              const char *about, struct arena *a, struct error *e)
 {
     struct text graph = {.arena = a}, program = {.arena = a}, state = {.arena = a},
-                facts = {.arena = a};
+                facts = {.arena = a}, cuda = {.arena = a};
     graph_print(p->graph, &graph, NULL);
     uint64_t hash = graph_hash(p->graph);
     text_append(&program, (const char *)&hash, sizeof hash);
@@ -164,16 +147,18 @@ static status write_sections(const char *path, const struct program *p,
     plan_features(&facts);
     text_add(&facts, "\n");
     size_t library_size = 0;
-    const void *code = library != NULL ? library_bytes(library, &library_size) : "";
+    const void *native = code->library != NULL ? library_bytes(code->library, &library_size) : "";
+    plan_put_cuda(&cuda, p, &code->cuda);
     struct section sections[] = {{"about", facts.data, facts.length},
                                  {"graph", graph.data, graph.length},
                                  {"program", program.data, program.length},
-                                 {"library", code, library_size},
+                                 {"library", native, library_size},
+                                 {"cuda", cuda.data, cuda.length},
                                  {"state", state.data != NULL ? state.data : "", state.length}};
     return container_write(path, "plan", sections, ARRAY_LEN(sections), e);
 }
 
-status plan_write(const char *path, const struct program *p, const struct library *library,
+status plan_write(const char *path, const struct program *p, const struct plan_code *native,
                   plan_leaf *leaf, void *context, const char *about, struct error *e)
 {
     struct recovery r;
@@ -185,7 +170,7 @@ status plan_write(const char *path, const struct program *p, const struct librar
         free(a);
         return fail(e, ATOLL_OUT_OF_MEMORY, "%s: out of memory while writing the plan", path);
     }
-    status code = write_sections(path, p, library, leaf, context, about, a, e);
+    status code = write_sections(path, p, native, leaf, context, about, a, e);
     arena_recover_end(&r);
     arena_free(a);
     free(a);
@@ -194,52 +179,12 @@ status plan_write(const char *path, const struct program *p, const struct librar
 
 /* ---- reading ---- */
 
-struct reader {
-    const unsigned char *at, *end;
-    bool is_bad;
-};
-
-static void take(struct reader *r, void *to, size_t size)
-{
-    memset(to, 0, size);
-    if (r->is_bad || (size_t)(r->end - r->at) < size) {
-        r->is_bad = true;
-        return;
-    }
-    memcpy(to, r->at, size);
-    r->at += size;
-}
-
-/* A word below `limit`. */
-static uint32_t word(struct reader *r, uint32_t limit)
-{
-    uint32_t w;
-    take(r, &w, sizeof w);
-    if (w >= limit) {
-        r->is_bad = true;
-        return 0;
-    }
-    return w;
-}
-
-static const char *read_text(struct reader *r, struct arena *a)
-{
-    uint32_t length = word(r, 256);
-    char *s = arena_alloc(a, (size_t)length + 1);
-    take(r, s, length);
-    return s;
-}
-
 static void read_launch(struct reader *r, struct program *p, struct launch *l)
 {
     const struct graph *g = p->graph;
     l->kind = (enum launch_kind)word(r, LAUNCH_SINGLE + 1);
     l->symbol = read_text(r, &p->arena);
-    take(r, &l->flat.factor, sizeof l->flat.factor);
-    take(r, l->flat.symbols, sizeof l->flat.symbols);
-    for (uint32_t i = 0; i < MAX_DIM_SYMBOLS; i++) {
-        r->is_bad = r->is_bad || l->flat.symbols[i] >= g->n_symbols;
-    }
+    take_dim(r, &l->flat, g->n_symbols);
     l->node.id = word(r, g->n_nodes);
     l->n_reads = word(r, 4096);
     l->n_args = word(r, 4096);
@@ -371,6 +316,9 @@ static status load(struct plan_file *out, const char *name, const struct section
             return fail(e, why.code, "%s", why.text);
         }
     }
+    if (library->size == 0 && out->cuda.n_archs > 0) {
+        return ATOLL_OK; /* made for devices only: session_step says so on the CPU */
+    }
     return program_link(&out->program, out->library != NULL ? find_kernel : find_nothing,
                         out->library, &why) == ATOLL_OK
                ? ATOLL_OK
@@ -380,7 +328,7 @@ static status load(struct plan_file *out, const char *name, const struct section
 static status read_sections(struct plan_file *out, const char *name, bool is_loading,
                             struct error *e)
 {
-    static const char *const wanted[] = {"about", "graph", "program", "library", "state"};
+    static const char *const wanted[] = {"about", "graph", "program", "library", "state", "cuda"};
     const struct section *s[ARRAY_LEN(wanted)];
     for (uint32_t i = 0; i < ARRAY_LEN(wanted); i++) {
         s[i] = container_find(&out->container, wanted[i]);
@@ -403,6 +351,10 @@ static status read_sections(struct plan_file *out, const char *name, bool is_loa
         read_program(&r, &out->program);
     } else {
         r.is_bad = true;
+    }
+    if (!r.is_bad) {
+        r = (struct reader){s[5]->data, (const unsigned char *)s[5]->data + s[5]->size, false};
+        plan_take_cuda(&r, &out->program, &out->cuda, &out->container.arena);
     }
     out->state = s[4]->data;
     out->state_size = s[4]->size;

@@ -1,5 +1,5 @@
-/* The .plan file: sections graph (text), program (launches), library (native code), state (first
- * values), about (text). */
+/* The .plan file: sections graph (text), program (launches), library (native code), cuda (cubin and
+ * PTX), state (first values), about (text). */
 #ifndef ATOLL_RUNTIME_PLAN_FILE_H
 #define ATOLL_RUNTIME_PLAN_FILE_H
 
@@ -12,14 +12,19 @@ typedef const struct tensor *plan_leaf(void *context, value leaf);
 
 /* graph must be what graph_parse makes of its own text (ids are compared on reading). about: lines
  * "key value". */
-status plan_write(const char *path, const struct program *p, const struct library *library,
+struct plan_code {
+    const struct library *library; /* NULL: none for the CPU */
+    struct device_code cuda;       /* no units: none */
+};
+status plan_write(const char *path, const struct program *p, const struct plan_code *code,
                   plan_leaf *leaf, void *context, const char *about, struct error *e);
 
 struct plan_file {
     struct container container;
     struct graph *graph;
     struct program program;
-    struct library *library;    /* NULL when not loaded */
+    struct library *library;    /* NULL when not loaded, or none in the file */
+    struct device_code cuda;    /* lies in the container */
     const unsigned char *state; /* leaves' bytes, in graph order */
     size_t state_size;
     const char *about;
@@ -31,6 +36,10 @@ status plan_read_bytes(const void *bytes, size_t size, const char *name, bool is
                        struct plan_file *out, struct error *e);
 void plan_file_close(struct plan_file *p);
 
+/* plan_cuda.c: the section "cuda": stages of the launches, images by architecture and unit. */
+struct reader;
+void plan_put_cuda(struct text *t, const struct program *p, const struct device_code *code);
+void plan_take_cuda(struct reader *r, struct program *p, struct device_code *out, struct arena *a);
 /* Whether a leaf's first value is in the file. */
 bool plan_keeps(const struct node *n);
 /* "avx512f" or the like that this processor lacks and `about` names; NULL when none. */

@@ -5,6 +5,7 @@
 #define ATOLL_RUNTIME_PROGRAM_H
 
 #include "codegen/kernel.h"
+#include "runtime/backend.h"
 #include "runtime/contraction.h"
 #include "runtime/tensor.h"
 
@@ -18,7 +19,8 @@ struct launch {
     value node;         /* the node of a CONTRACTION or SINGLE; the last member of a KERNEL */
     uint32_t n_reads;   /* args[0..n_reads) are read, the rest written */
     uint32_t n_args;
-    const value *args;   /* values whose memory is passed, in order */
+    const value *args;       /* values whose memory is passed, in order */
+    struct cuda_kernel cuda; /* KERNEL, SINGLE: no stages when not compiled for CUDA */
     bool is_single_pass; /* each element is read before it is written: updates may go in place */
     uint32_t count; /* KERNEL: launches that one call runs, this and the next ones: the same kernel
                        over several tensors; 0: run by one before */
@@ -50,6 +52,10 @@ void program_free(struct program *p);
 struct session;
 /* Memory for one program. Leaves start as zeros. NULL on failure. The program outlives it. */
 struct session *session_create(const struct program *p, struct error *e);
+/* The same on a device (NULL: the CPU); code is what its kernels compiled to, needed during the
+ * call. The device outlives it. Leaves and outputs are then host copies, in step when asked for. */
+struct session *session_create_on(const struct program *p, struct device *device,
+                                  const struct device_code *code, struct error *e);
 void session_destroy(struct session *s);
 /* Fixes the symbols for the next steps: plans and allocates memory (again only when a size was not
  * seen lately). Leaves without symbols keep their contents. */

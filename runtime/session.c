@@ -1,7 +1,7 @@
 /* A program's memory and its steps. Binding the symbols gives every buffer a size; one arena holds
  * the intermediates, placed first-fit by lifetime, so the peak is known before the first step. A
  * step is a loop over launches with pointers made ready at bind time. */
-#include "program.h"
+#include "session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +9,7 @@
 #include "runtime/eager.h"
 #include "runtime/index_check.h"
 
-struct session {
-    const struct program *p;
-    struct arena arena;
-    int64_t symbols[MAX_SYMBOLS];
-    bool is_bound, is_dirty;
-    struct tensor *tensors; /* by node id: type and memory of every root and alias */
-    void **own;             /* by leaf id: memory owned by the session */
-    size_t *own_bytes;
-    void **pointed; /* by leaf id: the caller's memory, or NULL */
-    size_t *offset; /* by root id */
-    unsigned char *memory;
-    size_t memory_bytes, peak_bytes;
-    void **pointers; /* all launches' arguments, one after another */
-    uint32_t n_pointers;
-    int64_t *flat;                    /* by launch */
-    struct contraction *contractions; /* by launch */
-    unsigned char **snapshots;        /* by output */
-    unsigned char **staging;          /* by update that copies */
-    struct contraction_cache *cache;
-    session_watcher *watcher;
-    void *watcher_context;
-};
-
-static size_t bytes_of(const struct session *s, value v)
+size_t session_bytes_of(const struct session *s, value v)
 {
     const struct node *n = graph_node(s->p->graph, v);
     return (size_t)shape_count_value(&n->shape, s->symbols) * dtype_info[n->dtype].bytes;
@@ -71,13 +48,24 @@ static bool create_within(struct session *s)
 
 struct session *session_create(const struct program *p, struct error *e)
 {
+    return session_create_on(p, NULL, NULL, e);
+}
+
+struct session *session_create_on(const struct program *p, struct device *device,
+                                  const struct device_code *code, struct error *e)
+{
     struct session *s = calloc(1, sizeof *s);
     if (s != NULL) {
         s->p = p;
+        s->device = device;
     }
     if (s == NULL || !create_within(s)) {
         session_destroy(s);
         fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+        return NULL;
+    }
+    if (device != NULL && remote_create(s, code, e) != ATOLL_OK) {
+        session_destroy(s);
         return NULL;
     }
     return s;
@@ -88,28 +76,44 @@ void session_destroy(struct session *s)
     if (s == NULL) {
         return;
     }
+    if (s->device != NULL) {
+        remote_destroy(s);
+    }
     for (uint32_t i = 1; s->own != NULL && i < s->p->graph->n_nodes; i++) {
-        free(s->own[i]);
+        session_memory_free(s, s->own[i]);
     }
     for (uint32_t i = 0; s->snapshots != NULL && i < s->p->graph->n_outputs; i++) {
-        free(s->snapshots[i]);
+        session_memory_free(s, s->snapshots[i]);
     }
     for (uint32_t i = 0; s->staging != NULL && i < s->p->graph->n_updates; i++) {
-        free(s->staging[i]);
+        session_memory_free(s, s->staging[i]);
     }
-    free(s->memory);
+    session_memory_free(s, s->memory);
     contraction_cache_destroy(s->cache);
     arena_free(&s->arena);
     free(s);
 }
 
-static void *new_memory(size_t bytes)
+void *session_memory(struct session *s, size_t bytes)
 {
-    void *m = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    void *m = NULL;
+    if (s->device != NULL) {
+        return s->device->backend->allocate(s->device, bytes, &m, NULL) == ATOLL_OK ? m : NULL;
+    }
+    m = aligned_alloc(64, (bytes + 64) / 64 * 64);
     if (m != NULL) {
         memset(m, 0, (bytes + 64) / 64 * 64);
     }
     return m;
+}
+
+void session_memory_free(struct session *s, void *memory)
+{
+    if (s->device != NULL) {
+        s->device->backend->release(s->device, memory);
+    } else {
+        free(memory);
+    }
 }
 
 /* ---- the memory plan ---- */
@@ -150,7 +154,7 @@ static void plan_memory(struct session *s)
                 p->first_use[i] != launch) {
                 continue;
             }
-            size_t bytes = (bytes_of(s, (value){i}) + 127) / 64 * 64;
+            size_t bytes = (session_bytes_of(s, (value){i}) + 127) / 64 * 64;
             s->offset[i] = place(placed, n, bytes, launch, p->last_use[i]);
             placed[n++] =
                 (struct placed){s->offset[i], s->offset[i] + bytes, launch, p->last_use[i]};
@@ -192,10 +196,10 @@ static status size_leaves(struct session *s, struct error *e)
                 "%%%s: a symbol of its shape has no size; hint: bind every symbol to a number >= 0",
                 n->name);
         }
-        size_t bytes = bytes_of(s, (value){i});
+        size_t bytes = session_bytes_of(s, (value){i});
         if (s->own[i] == NULL || s->own_bytes[i] < bytes) {
-            free(s->own[i]);
-            s->own[i] = new_memory(bytes);
+            session_memory_free(s, s->own[i]);
+            s->own[i] = session_memory(s, bytes);
             s->own_bytes[i] = bytes;
         }
         if (s->own[i] == NULL) {
@@ -205,21 +209,22 @@ static status size_leaves(struct session *s, struct error *e)
     return ATOLL_OK;
 }
 
-static void *address_of(const struct session *s, value v)
+void *session_address_of(const struct session *s, value v)
 {
     value r = s->p->root[v.id];
     if (node_is_leaf(graph_node(s->p->graph, r))) {
-        return s->pointed[r.id] != NULL ? s->pointed[r.id] : s->own[r.id];
+        bool is_pointed = s->pointed[r.id] != NULL && s->device == NULL;
+        return is_pointed ? s->pointed[r.id] : s->own[r.id];
     }
     return s->memory + s->offset[r.id];
 }
 
-static void refresh_pointers(struct session *s)
+void session_refresh(struct session *s)
 {
     uint32_t at = 0;
     for (uint32_t i = 1; i < s->p->graph->n_nodes; i++) {
         if (s->p->root[i].id != 0) {
-            s->tensors[i].data = address_of(s, (value){i});
+            s->tensors[i].data = session_address_of(s, (value){i});
         }
     }
     for (uint32_t i = 0; i < s->p->n_launches; i++) {
@@ -259,8 +264,8 @@ static status allocate_copies(struct session *s, struct error *e)
     const struct graph *g = s->p->graph;
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         if (s->p->is_snapshot[i]) {
-            free(s->snapshots[i]);
-            s->snapshots[i] = new_memory(bytes_of(s, g->outputs[i].value));
+            session_memory_free(s, s->snapshots[i]);
+            s->snapshots[i] = session_memory(s, session_bytes_of(s, g->outputs[i].value));
             if (s->snapshots[i] == NULL) {
                 return fail(e, ATOLL_OUT_OF_MEMORY, "output %s: no memory", g->outputs[i].name);
             }
@@ -269,8 +274,8 @@ static status allocate_copies(struct session *s, struct error *e)
     for (uint32_t i = 0; i < g->n_updates; i++) {
         value from = s->p->root[g->updates[i].next.id];
         if (!s->p->is_in_place[i] && node_is_leaf(graph_node(g, from))) {
-            free(s->staging[i]);
-            s->staging[i] = new_memory(bytes_of(s, from));
+            session_memory_free(s, s->staging[i]);
+            s->staging[i] = session_memory(s, session_bytes_of(s, from));
             if (s->staging[i] == NULL) {
                 return fail(e, ATOLL_OUT_OF_MEMORY, "update %u: no memory", i);
             }
@@ -296,13 +301,16 @@ status session_bind(struct session *s, const int64_t *symbol_values, struct erro
     if (same) {
         return ATOLL_OK;
     }
+    if (s->device != NULL) { /* memory may move */
+        TRY(s->device->backend->wait(s->device, e));
+    }
     s->is_bound = false;
     memcpy(s->symbols, symbol_values, s->p->graph->n_symbols * sizeof *symbol_values);
     TRY(size_leaves(s, e));
     TRY(plan_within(s, e));
     if (s->peak_bytes > s->memory_bytes || s->memory == NULL) {
-        free(s->memory);
-        s->memory = new_memory(s->peak_bytes);
+        session_memory_free(s, s->memory);
+        s->memory = session_memory(s, s->peak_bytes);
         s->memory_bytes = s->peak_bytes;
         if (s->memory == NULL) {
             return fail(e, ATOLL_OUT_OF_MEMORY, "no memory for an arena of %zu bytes",
@@ -311,7 +319,10 @@ status session_bind(struct session *s, const int64_t *symbol_values, struct erro
     }
     TRY(allocate_copies(s, e));
     TRY(prepare_launches(s, e));
-    refresh_pointers(s);
+    session_refresh(s);
+    if (s->device != NULL) {
+        TRY(remote_bind(s, e));
+    }
     s->is_bound = true;
     return ATOLL_OK;
 }
@@ -319,9 +330,9 @@ status session_bind(struct session *s, const int64_t *symbol_values, struct erro
 struct tensor *session_leaf(struct session *s, value leaf)
 {
     if (s->is_dirty) {
-        refresh_pointers(s);
+        session_refresh(s);
     }
-    return &s->tensors[leaf.id];
+    return s->device != NULL ? remote_leaf(s, leaf) : &s->tensors[leaf.id];
 }
 
 void session_point(struct session *s, value leaf, void *data)
@@ -337,6 +348,11 @@ void session_point(struct session *s, value leaf, void *data)
 static status run_launch(struct session *s, uint32_t i, void *const *args, struct error *e)
 {
     const struct launch *l = &s->p->launches[i];
+    if (l->kind == LAUNCH_KERNEL && l->fn == NULL) {
+        return fail(e, ATOLL_UNSUPPORTED,
+                    "kernel %s has no code for the CPU; hint: compile with --target cpu",
+                    l->symbol);
+    }
     if (l->kind == LAUNCH_KERNEL) {
         if (l->count > 0) {
             l->fn(args, s->symbols, &s->flat[i], l->count);
@@ -377,22 +393,24 @@ static void copy_updates(struct session *s)
     const struct graph *g = s->p->graph;
     for (uint32_t i = 0; i < g->n_updates; i++) {
         if (s->staging[i] != NULL) {
-            memcpy(s->staging[i], address_of(s, g->updates[i].next),
-                   bytes_of(s, g->updates[i].next));
+            memcpy(s->staging[i], session_address_of(s, g->updates[i].next),
+                   session_bytes_of(s, g->updates[i].next));
         }
     }
     for (uint32_t i = 0; i < g->n_updates; i++) {
         if (!s->p->is_in_place[i]) {
             const void *from =
-                s->staging[i] != NULL ? s->staging[i] : address_of(s, g->updates[i].next);
-            memcpy(address_of(s, g->updates[i].leaf), from, bytes_of(s, g->updates[i].next));
+                s->staging[i] != NULL ? s->staging[i] : session_address_of(s, g->updates[i].next);
+            memcpy(session_address_of(s, g->updates[i].leaf), from,
+                   session_bytes_of(s, g->updates[i].next));
         }
     }
 }
 
 static struct tensor *lend_leaf(void *context, value leaf)
 {
-    return session_leaf(context, leaf);
+    struct session *s = context;
+    return s->device != NULL ? remote_peek(s, leaf) : session_leaf(s, leaf);
 }
 
 status session_step(struct session *s, struct error *e)
@@ -402,13 +420,16 @@ status session_step(struct session *s, struct error *e)
         return fail(e, ATOLL_USAGE, "step before the symbols are bound");
     }
     if (s->is_dirty) {
-        refresh_pointers(s);
+        session_refresh(s);
     }
     TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
+    if (s->device != NULL) {
+        return remote_step(s, e);
+    }
     for (uint32_t i = 0; i < p->graph->n_outputs; i++) {
         if (p->is_snapshot[i]) {
-            memcpy(s->snapshots[i], address_of(s, p->graph->outputs[i].value),
-                   bytes_of(s, p->graph->outputs[i].value));
+            memcpy(s->snapshots[i], session_address_of(s, p->graph->outputs[i].value),
+                   session_bytes_of(s, p->graph->outputs[i].value));
         }
     }
     void *const *args = s->pointers;
@@ -426,6 +447,9 @@ status session_step(struct session *s, struct error *e)
 struct tensor session_output(struct session *s, uint32_t i)
 {
     struct tensor t = s->tensors[s->p->graph->outputs[i].value.id];
+    if (s->device != NULL) {
+        return remote_output(s, i);
+    }
     if (s->p->is_snapshot[i]) {
         t.data = s->snapshots[i];
     }

@@ -29,6 +29,10 @@ struct arguments {
     const struct option *options;
     uint32_t n_options;
     const char *values[48]; /* by option: its text, "" for a flag given, NULL */
+    struct {
+        const char *name, *value;
+    } given[64]; /* in order, for options that may come more than once */
+    uint32_t n_given;
     const char *positional[8];
     uint32_t n_positional;
 };
@@ -45,6 +49,8 @@ extern const struct command command_compile, command_train, command_compare, com
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);
+/* The k-th time the option was given; NULL when there is none. */
+const char *argument_nth(const struct arguments *a, const char *name, uint32_t k);
 bool argument_flag(const struct arguments *a, const char *name);
 status argument_number(const struct arguments *a, const char *name, double otherwise, double low,
                        double high, double *out, struct error *e);

@@ -21,6 +21,8 @@ static const struct option options[] = {
     {"shape", "n=64", "fix symbols to numbers"},
     {"batch", "N", "rows a step (default 64)"},
     {"epochs", "N", "passes over the data (default 5)"},
+    {"device", "D", "cpu, or cuda:N (default cpu)"},
+    {"tf32", NULL, "let f32 matrix products of the device round their operands to TF32"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
@@ -38,6 +40,7 @@ static const struct option options[] = {
 
 struct side {
     struct runner runner;
+    bool is_eager;
     double seconds, accuracy;
 };
 
@@ -107,7 +110,7 @@ static status open_sides(struct side sides[2], struct job *j, struct error *e)
     status code = ATOLL_OK;
     memset(sides, 0, 2 * sizeof *sides);
     for (int i = 0; i < 2 && code == ATOLL_OK; i++) {
-        j->compile.is_eager = i == 0;
+        j->compile.is_eager = sides[i].is_eager = i == 0;
         code = of_model(runner_open(&sides[i].runner, j->model, &j->compile, j->seed, e), e);
     }
     return code;
@@ -130,6 +133,7 @@ static status test_side(struct side *s, const struct job *j, struct split *split
     struct tensor x, y;
     o.train = NULL;
     o.is_eager = true;
+    o.device = NULL;
     o.dump = NULL;
     s->accuracy = (double)NAN;
     split_test(split, &x, &y);
@@ -171,7 +175,7 @@ static void print_json(const struct job *j, struct side *s, int64_t steps, doubl
     struct json o;
     json_open(&o);
     json_text(&o, "policy", j->compile.policy->name);
-    json_text(&o, "mode", s->runner.is_eager ? "eager" : "fused");
+    json_text(&o, "mode", s->is_eager ? "eager" : "fused");
     json_real(&o, "test_accuracy", s->accuracy, 6);
     json_real(&o, "step_us", step_us, 6);
     json_whole(&o, "peak_bytes", s->runner.peak_bytes);
@@ -207,7 +211,7 @@ static void print_row(const struct job *j, struct side *s, int64_t steps,
         print_json(j, s, steps, step_us, bits, p);
     } else {
         printf("%-14s %-6s %9s %10s %12zu %6s/%-5s %8u %14llu %9llu %11.3g %11.3g  %s\n",
-               j->compile.policy->name, s->runner.is_eager ? "eager" : "fused",
+               j->compile.policy->name, s->is_eager ? "eager" : "fused",
                cell("%.4f", s->accuracy).text, cell("%.1f", step_us).text, s->runner.peak_bytes,
                cell("%.0f", counted(s, steps, "accepted")).text,
                cell("%.0f", counted(s, steps, "skipped")).text,
@@ -290,7 +294,8 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     status code = of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p,
                                              tolerance, &parting, e),
                            e);
-    if (code == ATOLL_OK) {
+    bool sees_values = j->compile.device == NULL; /* a device shows outputs and leaves only */
+    if (code == ATOLL_OK && sees_values) {
         snprintf(what, sizeof what,
                  "first value over relative L2 %.3g from the reference:", tolerance);
         print_parting(&p, "reference", what, parting.text);
@@ -308,7 +313,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     total->different += bits.different;
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
-    if (code == ATOLL_OK && bits.different > 0) {
+    if (code == ATOLL_OK && bits.different > 0 && sees_values) {
         code = find_parting(j, split, batch, epochs, &parting, e);
         print_parting(&p, "fused", "fused and eager part at", parting.text);
     }

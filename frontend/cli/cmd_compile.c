@@ -21,6 +21,7 @@ static const struct option options[] = {
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of the first parameters (default 1)"},
     {"output", "FILE", "the plan to write (default step.plan); -o FILE works too"},
+    {"target", "T", "cpu, or cuda:sm_90a; may come more than once (default cpu)"},
     {"json", NULL, "print what was built as JSON"},
 };
 
@@ -35,6 +36,30 @@ static status reread(const struct graph *g, struct graph **out, struct error *e)
     return *out != NULL ? ATOLL_OK : e->code;
 }
 
+enum { MAX_TARGETS = 16 };
+
+/* --target cpu, --target cuda:sm_80, ...: what the plan holds code for. */
+static status read_targets(struct job *j, const struct arguments *a, struct error *e)
+{
+    const char **archs = ARENA_ARRAY(&j->arena, const char *, MAX_TARGETS);
+    const char *target = argument_nth(a, "target", 0);
+    j->compile.skips_c = target != NULL;
+    for (uint32_t i = 0; (target = argument_nth(a, "target", i)) != NULL; i++) {
+        bool is_cuda = strncmp(target, "cuda:sm_", 8) == 0;
+        if (strcmp(target, "cpu") == 0) {
+            j->compile.skips_c = false;
+        } else if (is_cuda && j->compile.n_cuda_archs < MAX_TARGETS) {
+            archs[j->compile.n_cuda_archs++] = target + 5;
+        } else {
+            return fail(e, ATOLL_USAGE,
+                        "--target %s: expected cpu, or cuda: with an architecture as cuda:sm_90a",
+                        target);
+        }
+    }
+    j->compile.cuda_archs = archs;
+    return ATOLL_OK;
+}
+
 static void print_built(const struct runner *r, const char *output, double seconds, bool is_json)
 {
     struct json j;
@@ -44,6 +69,10 @@ static void print_built(const struct runner *r, const char *output, double secon
                output, r->compiled.n_kernels, program_calls(&r->compiled.program),
                session_peak_bytes(r->session), session_leaf_bytes(r->session), seconds,
                r->compiled.is_from_cache);
+        if (r->compiled.cuda.n_archs > 0) {
+            printf("CUDA: %u kernels for each of %u targets\n", r->compiled.cuda.n_kernels,
+                   r->compiled.cuda.n_archs);
+        }
         return;
     }
     json_open(&j);
@@ -54,6 +83,8 @@ static void print_built(const struct runner *r, const char *output, double secon
     json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
     json_real(&j, "seconds", seconds, 4);
     json_truth(&j, "from_cache", r->compiled.is_from_cache);
+    json_whole(&j, "cuda_targets", r->compiled.cuda.n_archs);
+    json_whole(&j, "cuda_kernels", r->compiled.cuda.n_kernels);
     json_close("\n");
 }
 
@@ -98,6 +129,7 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     TRY(file_probe(output, e));
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
+    code = code == ATOLL_OK ? read_targets(&j, a, e) : code;
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }
@@ -113,6 +145,7 @@ const struct command command_compile = {
     "compile a model and its training step into a plan that a C program can step without a "
     "compiler",
     "  atoll compile examples/digits.graph --policy bf16 --clip 1 -o step.plan\n"
+    "  atoll compile examples/digits.graph --target cpu --target cuda:sm_80 --target cuda:sm_90a\n"
     "  atoll compile examples/digits.graph --shape n=64 --policy fp16 --schedule step,50,0.5 -o "
     "step.plan\n",
     options,

@@ -147,6 +147,22 @@ const struct command command_data = {
 
 static const struct option device_options[] = {{"json", NULL, "print as JSON"}};
 
+static void describe_nvrtc(const char *path, struct text *t)
+{
+    struct nvrtc *n = NULL;
+    struct error e = {0};
+    int major, minor;
+    char newest[16];
+    if (nvrtc_open(path, &n, &e) != ATOLL_OK) {
+        text_add(t, "CUDA compiler: not available: %s\n", e.text);
+        return;
+    }
+    nvrtc_version(n, &major, &minor);
+    nvrtc_newest_arch(n, newest);
+    text_add(t, "CUDA compiler: NVRTC %d.%d, up to %s\n", major, minor, newest);
+    nvrtc_close(n);
+}
+
 static status devices(const struct arguments *a, struct context *c, struct error *e)
 {
     struct arena arena = {0};
@@ -159,16 +175,21 @@ static status devices(const struct arguments *a, struct context *c, struct error
     plan_features(&features);
     const char *compiler = cc_version(&o.cc, &arena);
     const char *none = "none found: eager only, or load a compiled plan";
+    struct device_options where = context_devices(c);
+    struct text others = {.arena = &arena};
+    devices_describe(&where, &others);
+    describe_nvrtc(o.libnvrtc, &others);
     if (argument_flag(a, "json")) {
         struct json j;
         json_open(&j);
         json_text(&j, "cpu", features.data);
         json_text(&j, "compiler", compiler);
         json_text(&j, "contractions", contraction_library());
+        json_text(&j, "cuda", others.data);
         json_close("\n");
     } else {
-        printf("cpu            %s\n  compiler     %s\n  contractions %s\n", features.data,
-               compiler[0] != '\0' ? compiler : none, contraction_library());
+        printf("cpu            %s\n  compiler     %s\n  contractions %s\n%s", features.data,
+               compiler[0] != '\0' ? compiler : none, contraction_library(), others.data);
     }
     arena_free(&arena);
     return ATOLL_OK;

@@ -94,6 +94,11 @@ static status inspect_plan(const char *path, struct error *e)
     struct plan_file p;
     TRY(plan_read(path, false, &p, e));
     printf("%s", p.about);
+    for (uint32_t i = 0; i < p.cuda.n_archs; i++) {
+        const struct device_image *image = &p.cuda.images[i * p.cuda.n_units];
+        printf("target cuda:%s %u modules\n", p.cuda.n_units > 0 ? image->arch : "-",
+               p.cuda.n_units);
+    }
     printf("launches %u\nstate_bytes %zu\n", program_calls(&p.program), p.state_size);
     for (uint32_t i = 0; i < p.program.n_launches; i++) {
         const struct launch *l = &p.program.launches[i];

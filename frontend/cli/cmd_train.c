@@ -23,6 +23,8 @@ static const struct option options[] = {
     {"batch", "N", "rows a step (default 64); the last batch of an epoch may be smaller"},
     {"epochs", "N", "passes over the data (default 10)"},
     {"steps", "N", "stop after so many steps"},
+    {"device", "D", "cpu, or cuda:N (default cpu)"},
+    {"tf32", NULL, "let f32 matrix products of the device round their operands to TF32"},
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of parameters and shuffling (default 1)"},
     {"no-shuffle", NULL, "take rows in file order"},
@@ -58,9 +60,12 @@ static status open_model(struct training *t, const char *path, const struct argu
     if (t->is_plan) {
         TRY(argument_only(a,
                           " data batch epochs steps seed no-shuffle holdout scale label read save "
-                          "resume json quiet ",
+                          "resume json quiet device tf32 ",
                           "a plan is compiled already; hint: give it to atoll compile", e));
-        return runner_open_plan(&t->runner, path, e);
+        struct device_options where = context_devices(c);
+        where.allows_tf32 = argument_flag(a, "tf32");
+        TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
+        return runner_open_plan_on(&t->runner, path, t->job.compile.device, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
@@ -77,9 +82,16 @@ static status open_model(struct training *t, const char *path, const struct argu
         t->job.compile.is_eager = true;
         TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
     }
+    if (t->runner.compiled.cuda.n_split > 0) {
+        fprintf(stderr,
+                "atoll train: %u groups run one op at a time, their kernels did not compile; "
+                "hint: atoll inspect --notes\n",
+                t->runner.compiled.cuda.n_split);
+    }
     struct compile_options forward = t->job.compile;
     forward.train = NULL;
     forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
+    forward.device = NULL;   /* the parameters come down; the rows are few */
     forward.dump = NULL;
     return runner_open(&t->evaluator, t->job.any_rows, &forward, t->job.seed, e);
 }
@@ -184,12 +196,16 @@ static void report_json(const struct training *t, const char *policy, double ste
     struct json j;
     json_open(&j);
     json_text(&j, "policy", policy);
-    json_text(&j, "mode", t->runner.is_eager ? "eager" : "fused");
+    json_text(&j, "mode", t->job.compile.is_eager ? "eager" : "fused");
     json_whole(&j, "steps", (uint64_t)t->steps);
     json_real(&j, "loss", t->loss, 9);
     json_real(&j, "test_accuracy", t->accuracy, 6);
     json_real(&j, "step_us", step, 6);
     json_whole(&j, "peak_bytes", t->runner.peak_bytes);
+    if (t->runner.device != NULL) {
+        json_whole(&j, "device_allocated_bytes", t->runner.device->memory.peak_allocated);
+        json_whole(&j, "device_reserved_bytes", t->runner.device->memory.peak_reserved);
+    }
     json_real(&j, "accepted", t->accepted, 16);
     json_real(&j, "skipped", t->skipped, 16);
     json_close("\n");
@@ -208,7 +224,7 @@ static void report(struct training *t, bool is_json)
         report_json(t, policy, step);
         return;
     }
-    printf("%s %s: %lld steps", policy, t->runner.is_eager ? "eager" : "fused",
+    printf("%s %s: %lld steps", policy, t->job.compile.is_eager ? "eager" : "fused",
            (long long)t->steps);
     if (ran > 0) {
         printf(", loss %.6f", t->loss);
@@ -220,6 +236,10 @@ static void report(struct training *t, bool is_json)
     }
     if (ran > 0) {
         printf(", %.1f us a step, peak %zu bytes", step, t->runner.peak_bytes);
+    }
+    if (t->runner.device != NULL) {
+        printf(", device memory %zu bytes of %zu reserved", t->runner.device->memory.peak_allocated,
+               t->runner.device->memory.peak_reserved);
     }
     if (!isnan(t->accepted)) {
         printf(", accepted %.0f, skipped %.0f", t->accepted, t->skipped);

@@ -24,6 +24,7 @@ static int exit_code(status code)
     case ATOLL_UNSUPPORTED:
     case ATOLL_OUT_OF_MEMORY:
     case ATOLL_INTERNAL:
+    case ATOLL_DEVICE:
         return EXIT_ENVIRONMENT;
     default:
         return EXIT_INPUT;
@@ -65,7 +66,7 @@ static status read_option(const struct command *c, struct arguments *out, int ar
         if (strlen(c->options[i].name) != length || memcmp(c->options[i].name, text, length) != 0) {
             continue;
         }
-        if (out->values[i] != NULL) {
+        if (out->values[i] != NULL && strcmp(c->options[i].name, "target") != 0) {
             return fail(e, ATOLL_USAGE, "--%s is given twice", c->options[i].name);
         }
         if (c->options[i].value == NULL) {
@@ -80,6 +81,10 @@ static status read_option(const struct command *c, struct arguments *out, int ar
         } else {
             return fail(e, ATOLL_USAGE, "--%s needs a value: %s", c->options[i].name,
                         c->options[i].value);
+        }
+        if (out->n_given < ARRAY_LEN(out->given)) {
+            out->given[out->n_given].name = c->options[i].name;
+            out->given[out->n_given++].value = out->values[i];
         }
         return ATOLL_OK;
     }

@@ -19,6 +19,16 @@ const char *argument(const struct arguments *a, const char *name, const char *ot
     return otherwise;
 }
 
+const char *argument_nth(const struct arguments *a, const char *name, uint32_t k)
+{
+    for (uint32_t i = 0; i < a->n_given; i++) {
+        if (strcmp(a->given[i].name, name) == 0 && k-- == 0) {
+            return a->given[i].value;
+        }
+    }
+    return NULL;
+}
+
 bool argument_flag(const struct arguments *a, const char *name)
 {
     return argument(a, name, NULL) != NULL;
@@ -247,7 +257,11 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
     if (!j->compile.is_relaxed && strcmp(rounding, "strict") != 0) {
         return fail(e, ATOLL_USAGE, "--rounding %s: expected strict or relaxed", rounding);
     }
-    return context_apply(c, &j->compile, e);
+    TRY(context_apply(c, &j->compile, e));
+    const char *device = argument(a, "device", "cpu");
+    struct device_options where = context_devices(c);
+    where.allows_tf32 = argument_flag(a, "tf32");
+    return device_open(device, &where, &j->compile.device, e);
 }
 
 status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e)
@@ -274,6 +288,7 @@ status job_policy(struct job *j, const char *name, const struct arguments *a, st
 
 void job_close(struct job *j)
 {
+    device_close(j->compile.device);
     graph_destroy(j->model != j->symbolic ? j->model : NULL);
     graph_destroy(j->any_rows != j->symbolic ? j->any_rows : NULL);
     graph_destroy(j->symbolic);

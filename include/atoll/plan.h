@@ -50,6 +50,18 @@ typedef struct atoll_view {
  * truncated), VERSION (made by another format version), CHECKSUM (damaged), UNSUPPORTED (made for
  * another processor), OUT_OF_MEMORY. */
 atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error);
+/* Where a plan runs. device: "cpu", "cuda" or "cuda:N"; paths of the CUDA driver and of cuBLASLt,
+ * NULL for the ones the loader finds. Zero-initialise. */
+typedef struct atoll_place {
+    const char *device;
+    const char *libcuda, *libcublaslt;
+    int allows_tf32; /* 1: f32 matrix products may round their operands to TF32 */
+} atoll_place;
+/* The same on a device the plan was compiled for. Inputs are copied at each step; outputs and state
+ * come back when asked for. NOT_FOUND (no driver, no such device), UNSUPPORTED (no code for its
+ * architecture), DEVICE. */
+atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atoll_plan **out,
+                                atoll_error *error);
 /* NULL is accepted. */
 void atoll_plan_close(atoll_plan *plan);
 
@@ -70,7 +82,7 @@ atoll_status atoll_plan_output(atoll_plan *plan, const char *name, atoll_view *o
 /* The first element of an output as a number; NaN when there is no such output. */
 double atoll_plan_number(atoll_plan *plan, const char *name);
 /* Parameters, buffers and state by name or by index (0 .. count-1), to read or to write between
- * steps. NOT_FOUND. */
+ * steps; on a device ask again after each step. NOT_FOUND. */
 atoll_status atoll_plan_state(atoll_plan *plan, const char *name, atoll_view *out,
                               atoll_error *error);
 uint32_t atoll_plan_state_count(const atoll_plan *plan);

@@ -29,7 +29,8 @@ struct check {
     struct runner eager, fused;
     struct record initial, steps; /* kept leaves before the first step; what eager gave, in order */
     struct record first;          /* steps of the first number of threads */
-    bool has_contraction;
+    bool has_contraction, has_f64; /* f64: functions whose last bits are the platform's */
+    struct runner unfused;         /* on the device, one op at a time */
     uint64_t
         refusals[MAX_REFUSALS]; /* by step: the text with which eager refused an index, hashed */
 };
@@ -93,6 +94,7 @@ static void cover(struct check *k, const struct graph *g)
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         k->v->is_covered[g->nodes[i].op] = 1;
         k->has_contraction = k->has_contraction || op_info[g->nodes[i].op].kind == CONTRACTION;
+        k->has_f64 = k->has_f64 || g->nodes[i].dtype == F64;
     }
 }
 
@@ -141,6 +143,14 @@ static bool open_both(struct check *k)
         say(k, code == ATOLL_INTERNAL ? VERDICT_DIFFERENT : VERDICT_REFUSED, "eager: %.900s",
             e.text);
         return false;
+    }
+    if (k->o->device != NULL) {
+        o.device = k->o->device;
+        o.libnvrtc = k->o->libnvrtc;
+        if (runner_open(&k->unfused, k->c->graph, &o, k->c->data, &e) != ATOLL_OK) {
+            say(k, VERDICT_DIFFERENT, "eager compiles, not so for the device: %.900s", e.text);
+            return false;
+        }
     }
     o.is_eager = false;
     if (runner_open(&k->fused, k->c->graph, &o, k->c->data, &e) != ATOLL_OK) {
@@ -352,6 +362,10 @@ static void run_all(struct check *k)
             return;
         }
         check_threads(k);
+        if (k->o->device != NULL && (k->has_contraction || k->has_f64)) {
+            k->steps.n = 0;
+            (void)run(k, &k->unfused, remember, "one op at a time on the device");
+        }
         k->steps.capacity = k->steps.n;
         k->steps.n = 0;
         (void)run(k, &k->fused, against_eager, "fused");
@@ -375,6 +389,7 @@ void check_case(const struct fuzz_case *c, const struct check_options *o, struct
     }
     runner_free(&k.eager);
     runner_free(&k.fused);
+    runner_free(&k.unfused);
     free(k.initial.data);
     free(k.steps.data);
     free(k.first.data);

@@ -1,4 +1,6 @@
-/* One case held against the promise: fused and eager give the same bits. */
+/* One case held against the promise: fused and eager give the same bits. On a device, fused there
+ * against eager here; where the graph has matrix products or f64 functions, whose bits belong to
+ * the device, against one op at a time there. */
 #ifndef ATOLL_TESTS_FUZZ_CHECK_CASE_H
 #define ATOLL_TESTS_FUZZ_CHECK_CASE_H
 
@@ -8,6 +10,8 @@ struct check_options {
     int threads[8]; /* OpenMP threads, one full comparison each */
     uint32_t n_threads;
     bool is_unfused;
+    struct device *device; /* fused runs there; NULL: on the CPU */
+    const char *libnvrtc;
     int optimise; /* level of the C compiler: 0 to 3 */
 };
 

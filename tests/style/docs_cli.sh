@@ -19,7 +19,7 @@ same() { # WHAT: compares $work/help with $work/docs
 sed -n 's/^## atoll \(.*\)/\1/p' "$doc" >"$work/docs"
 same commands
 for command in $(cat "$work/help"); do
-    "$atoll" "$command" --help | sed -n 's/^  \(--[a-z-]*\( [^ ][^ ]*\)\{0,1\}\)  *[^ ].*/\1/p' >"$work/help"
+    "$atoll" "$command" --help | sed -n 's/^  \(--[a-z0-9-]*\( [^ ][^ ]*\)\{0,1\}\)  *[^ ].*/\1/p' >"$work/help"
     awk -v head="## atoll $command" '/^## /{in_it = $0 == head} in_it' "$doc" |
         sed -n 's/^| `\(--[^`]*\)` |.*/\1/p' >"$work/docs"
     same "atoll $command"

@@ -1,0 +1,270 @@
+/* Groups to CUDA kernels: text by the printers, equal texts once, dealt to units that NVRTC
+ * compiles side by side, for each architecture asked for. Runs after the program is built. */
+#include "compile_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "codegen/emit_cuda.h"
+#include "frontend/compile.h"
+#include "runtime/cache.h"
+
+enum { UNIT_KERNELS = 16, MAX_UNITS = 64, N_THREADS = 4 };
+
+struct emitted {
+    const char *text; /* with the name K */
+    const char *name;
+    uint32_t group;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct launch *launch_of_group(const struct compiled *c, uint32_t group)
+{
+    uint32_t i = 0;
+    while (c->program.launches[i].group != group) {
+        i++;
+    }
+    return &c->program.launches[i];
+}
+
+static status emit_group(struct compiled *c, uint32_t i, struct text *t, const char *name,
+                         struct cuda_kernel *out, struct error *e)
+{
+    const struct group *group = &c->partition.groups[i];
+    if (group->kind == GROUP_SINGLE) {
+        return emit_single_cuda(t, c->primitive, group->members[0], name, &c->arena, out, e);
+    }
+    bool is_one_of_many = launch_of_group(c, i)->count != 1;
+    emit_kernel_cuda(t, &c->kernels[i], name, is_one_of_many, &c->arena, out);
+    return ATOLL_OK;
+}
+
+static const char *name_of(struct compiled *c, uint32_t group, uint32_t n)
+{
+    const struct group *g = &c->partition.groups[group];
+    const struct node *last = graph_node(c->primitive, g->members[g->n_members - 1]);
+    const char *first = op_info[graph_node(c->primitive, g->members[0])->op].name;
+    return g->n_members == 1 ? arena_text(&c->arena, "k%u_%s", n, first)
+                             : arena_text(&c->arena, "k%u_%s_%s", n, first, op_info[last->op].name);
+}
+
+/* Emits every group; launches with equal text share a name. */
+static status emit_groups(struct compiled *c, struct emitted *emitted, struct error *e)
+{
+    for (uint32_t i = 0; i < c->partition.n_groups; i++) {
+        if (c->partition.groups[i].kind == GROUP_CONTRACTION) {
+            continue;
+        }
+        struct text t = {.arena = &c->arena}, named = {.arena = &c->arena};
+        struct cuda_kernel *out = &launch_of_group(c, i)->cuda;
+        const char *comment = c->kernels[i].comment;
+        c->kernels[i].comment = "";
+        status code = emit_group(c, i, &t, "K", out, e);
+        c->kernels[i].comment = comment;
+        TRY(code);
+        uint32_t at = 0;
+        while (at < c->cuda.n_kernels && strcmp(emitted[at].text, t.data) != 0) {
+            at++;
+        }
+        if (at == c->cuda.n_kernels) {
+            emitted[c->cuda.n_kernels++] = (struct emitted){t.data, name_of(c, i, at), i};
+            c->cuda.n_functions += out->n_stages;
+        }
+        TRY(emit_group(c, i, &named, emitted[at].name, out, e)); /* for the stages' symbols */
+    }
+    return ATOLL_OK;
+}
+
+static status write_units(struct compiled *c, const struct emitted *emitted, struct error *e)
+{
+    struct cuda_code *code = &c->cuda;
+    code->n_units = (code->n_kernels + UNIT_KERNELS - 1) / UNIT_KERNELS;
+    code->n_units = code->n_units < 2 && code->n_kernels > 3 ? 2 : code->n_units;
+    code->n_units = code->n_units > MAX_UNITS ? MAX_UNITS : code->n_units;
+    code->sources = ARENA_ARRAY(&c->arena, const char *, code->n_units + 1);
+    for (uint32_t u = 0; u < code->n_units; u++) {
+        struct kernel *mine = ARENA_ARRAY(&c->arena, struct kernel, code->n_kernels + 1);
+        struct text t = {.arena = &c->arena};
+        uint32_t n = 0;
+        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+            if (c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
+                mine[n++] = c->kernels[emitted[i].group];
+            }
+        }
+        emit_prologue_cuda(&t, mine, n);
+        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+            struct cuda_kernel again;
+            TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+        }
+        code->sources[u] = t.data;
+    }
+    return ATOLL_OK;
+}
+
+static void dump_unit(const struct compile_options *o, uint32_t unit, const char *kind,
+                      const char *text)
+{
+    char name[64];
+    if (o->dump != NULL && text != NULL) {
+        snprintf(name, sizeof name, "kernels_%u.%s", unit, kind);
+        o->dump(o->dump_context, name, text);
+    }
+}
+
+static uint64_t image_key(const struct nvrtc *nvrtc, const char *arch, const char *source)
+{
+    int major = 0, minor = 0;
+    nvrtc_version(nvrtc, &major, &minor);
+    uint64_t key = hash_text(nvrtc_flags(), (uint64_t)(major * 100 + minor));
+    return hash_text(source, hash_text(arch, key));
+}
+
+/* All units for one architecture: those of the cache, then NVRTC for the rest, side by side. */
+static status compile_arch(struct compiled *c, const struct compile_options *o,
+                           const struct nvrtc *nvrtc, const char *arch, struct nvrtc_image *images,
+                           struct error *e)
+{
+    const char *sources[MAX_UNITS] = {0};
+    struct nvrtc_image fresh[MAX_UNITS];
+    uint32_t n = 0, missing[MAX_UNITS];
+    for (uint32_t u = 0; u < c->cuda.n_units; u++) {
+        uint64_t key = image_key(nvrtc, arch, c->cuda.sources[u]);
+        if (!cached_image_load(o->cache, key, &images[u])) {
+            sources[n] = c->cuda.sources[u];
+            missing[n++] = u;
+        }
+    }
+    c->cuda.n_cached += c->cuda.n_units - n;
+    status code = nvrtc_compile(nvrtc, arch, sources, n, N_THREADS, fresh, e);
+    for (uint32_t i = 0; i < n; i++) {
+        images[missing[i]] = fresh[i];
+        if (fresh[i].log == NULL) {
+            cached_image_store(o->cache, image_key(nvrtc, arch, sources[i]), &fresh[i]);
+        }
+    }
+    return code;
+}
+
+static status compile_units(struct compiled *c, const struct compile_options *o,
+                            const struct nvrtc *nvrtc, struct error *e)
+{
+    struct cuda_code *code = &c->cuda;
+    code->archs = calloc(o->n_cuda_archs, sizeof *code->archs);
+    code->images = calloc((size_t)o->n_cuda_archs * code->n_units + 1, sizeof *code->images);
+    if (code->archs == NULL || code->images == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    for (uint32_t u = 0; u < code->n_units; u++) {
+        dump_unit(o, u, "cu", code->sources[u]);
+    }
+    for (uint32_t a = 0; a < o->n_cuda_archs; a++) {
+        struct nvrtc_image *images = &code->images[a * code->n_units];
+        snprintf(code->archs[a], sizeof *code->archs, "%s", o->cuda_archs[a]);
+        if (o->device != NULL && nvrtc_check_arch(nvrtc, code->archs[a], NULL) != ATOLL_OK) {
+            nvrtc_newest_arch(nvrtc, code->archs[a]); /* its PTX runs on what came later */
+        }
+        code->n_archs = a + 1;
+        status result = compile_arch(c, o, nvrtc, code->archs[a], images, e);
+        for (uint32_t u = 0; u < code->n_units; u++) {
+            dump_unit(o, u, "log", images[u].log);
+            dump_unit(o, u, "ptx", images[u].ptx);
+        }
+        TRY(result);
+    }
+    return ATOLL_OK;
+}
+
+static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
+                           const struct emitted *emitted, char *reason, size_t size)
+{
+    struct text t = {.arena = &c->arena};
+    struct cuda_kernel ignored;
+    struct nvrtc_image image;
+    struct error e = {0};
+    bool has_kernel = c->partition.groups[emitted->group].kind != GROUP_SINGLE;
+    emit_prologue_cuda(&t, &c->kernels[emitted->group], has_kernel);
+    const char *source =
+        emit_group(c, emitted->group, &t, emitted->name, &ignored, NULL) == ATOLL_OK ? t.data : "";
+    status code = nvrtc_compile(nvrtc, c->cuda.archs[0], &source, 1, 1, &image, &e);
+    snprintf(reason, size, "%.400s", e.text);
+    nvrtc_images_free(&image, 1);
+    return code == ATOLL_OK;
+}
+
+/* Which kernels of the units that failed are to blame; marks their groups when each has several
+ * ops, so that splitting can help. */
+static void find_failed(struct compiled *c, const struct nvrtc *nvrtc,
+                        const struct emitted *emitted)
+{
+    struct cuda_code *code = &c->cuda;
+    bool *failed = ARENA_ARRAY(&c->arena, bool, c->partition.n_groups + 1), any = false;
+    char reason[500];
+    for (uint32_t i = 0; i < code->n_kernels; i++) {
+        bool is_suspect = code->images[i % code->n_units].log != NULL;
+        if (!is_suspect || compiles_alone(c, nvrtc, &emitted[i], reason, sizeof reason)) {
+            continue;
+        }
+        if (c->partition.groups[emitted[i].group].n_members < 2) {
+            return; /* one op: nothing smaller to fall back on */
+        }
+        note_add(&c->notes, "cuda", "", "%s runs one op at a time: %s", emitted[i].name, reason);
+        for (uint32_t k = 0; k < c->partition.n_groups; k++) {
+            const struct cuda_kernel *other = &launch_of_group(c, k)->cuda;
+            failed[k] = failed[k] ||
+                        (other->n_stages > 0 &&
+                         strcmp(other->stages[0].symbol,
+                                launch_of_group(c, emitted[i].group)->cuda.stages[0].symbol) == 0);
+            any = any || failed[k];
+        }
+    }
+    code->is_failed = any ? failed : NULL;
+}
+
+status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e)
+{
+    struct emitted *emitted = ARENA_ARRAY(&c->arena, struct emitted, c->partition.n_groups + 1);
+    struct nvrtc *nvrtc = NULL;
+    TRY(emit_groups(c, emitted, e));
+    TRY(write_units(c, emitted, e));
+    double start = now();
+    TRY(nvrtc_open(o->libnvrtc, &nvrtc, e));
+    status code = compile_units(c, o, nvrtc, e);
+    if (code == ATOLL_COMPILER) {
+        find_failed(c, nvrtc, emitted);
+    }
+    nvrtc_close(nvrtc);
+    c->cuda.seconds = now() - start;
+    return code;
+}
+
+struct device_image *cuda_code_images(const struct cuda_code *code)
+{
+    uint32_t n = code->n_archs * code->n_units;
+    struct device_image *out = calloc(n + 1, sizeof *out);
+    for (uint32_t i = 0; i < n && out != NULL; i++) {
+        const struct nvrtc_image *image = &code->images[i];
+        out[i] = (struct device_image){.arch = code->archs[i / code->n_units],
+                                       .cubin = image->cubin,
+                                       .cubin_size = image->cubin_size,
+                                       .ptx = image->ptx};
+    }
+    return out;
+}
+
+void cuda_code_free(struct cuda_code *code)
+{
+    if (code->images != NULL) {
+        nvrtc_images_free(code->images, code->n_archs * code->n_units);
+    }
+    free(code->images);
+    free(code->archs);
+    *code = (struct cuda_code){0};
+}

@@ -1,0 +1,104 @@
+/* The seam between sessions and a device that is not the host: memory, copies, launches. A session
+ * without a device runs on the CPU and never comes here. Backends are rows of BACKENDS[]
+ * (backend.c); a device belongs to one thread at a time. */
+#ifndef ATOLL_RUNTIME_BACKEND_H
+#define ATOLL_RUNTIME_BACKEND_H
+
+#include "codegen/kernel.h"
+#include "runtime/contraction.h"
+
+/* Where the vendor's libraries are; NULL: as the loader finds them. */
+struct device_options {
+    const char *libcuda, *libcublaslt;
+    bool allows_tf32; /* f32 contractions may round their operands to TF32 */
+    bool no_replay;   /* launch every step anew */
+};
+
+/* Native code of a program: for each unit and architecture an image. */
+struct device_image {
+    const char *arch; /* "sm_90a" */
+    const void *cubin;
+    size_t cubin_size;
+    const char *ptx; /* NUL-terminated; NULL: none */
+};
+struct device_code {
+    uint32_t n_units, n_archs;
+    const struct device_image *images; /* [arch * n_units + unit] */
+};
+
+struct device_memory {
+    size_t allocated, reserved; /* in use, and taken from the driver */
+    size_t peak_allocated, peak_reserved;
+    size_t pinned; /* host memory locked for copies */
+};
+
+/* One kernel to launch: parameters are addresses of the values, in order. */
+struct device_launch {
+    void *function;
+    const char *symbol;
+    uint64_t blocks; /* wanted; cut to what fills the device */
+    uint32_t block_x, block_y;
+    void **parameters;
+};
+
+struct backend;
+struct device {
+    const struct backend *backend;
+    char name[160]; /* "cuda:0 (NVIDIA H100, sm_90, driver 13.0)" */
+    char arch[16];  /* "sm_90" */
+    struct device_memory memory;
+};
+
+/* Calls fail with DEVICE (the driver said no; text has call and kernel) or OUT_OF_MEMORY. */
+struct backend {
+    const char *name;
+    status (*open)(int ordinal, const struct device_options *o, struct device **out,
+                   struct error *e);
+    void (*close)(struct device *d);
+    /* How many devices there are; fails with the reason when none can be used. */
+    status (*count)(const struct device_options *o, int *out, struct error *e);
+
+    status (*allocate)(struct device *d, size_t bytes, void **out, struct error *e);
+    void (*release)(struct device *d, void *memory); /* work on it must be done */
+    status (*allocate_host)(struct device *d, size_t bytes, void **out, struct error *e);
+    void (*release_host)(struct device *d, void *memory);
+
+    /* Uploads between begin and end are done before what is launched after; `from` (pinned) may not
+     * be written before uploads_wait. They wait for all work so far or, when staged, only for what
+     * was launched up to the last uploads_taken: into memory that nothing later reads they overlap
+     * with a step under way. */
+    status (*uploads_begin)(struct device *d, bool is_staged, struct error *e);
+    status (*upload)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
+    status (*uploads_end)(struct device *d, struct error *e);
+    status (*uploads_taken)(struct device *d, struct error *e);
+    status (*uploads_wait)(struct device *d, struct error *e);
+    /* Waits for the work before it and for the copy. */
+    status (*download)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
+    /* In order with launches. */
+    status (*copy)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
+    status (*wait)(struct device *d, struct error *e);
+
+    status (*load)(struct device *d, const struct device_code *code, void **out, struct error *e);
+    void (*unload)(struct device *d, void *loaded);
+    status (*find)(struct device *d, void *loaded, const char *symbol, void **out, struct error *e);
+    status (*launch)(struct device *d, const struct device_launch *l, struct error *e);
+    status (*contract)(struct device *d, const struct contraction *c, const void *a, const void *b,
+                       const void *bias, void *out, struct error *e);
+
+    /* What is launched between begin and end is recorded, not run; replay runs it. */
+    status (*record_begin)(struct device *d, struct error *e);
+    status (*record_end)(struct device *d, void **out, struct error *e);
+    status (*replay)(struct device *d, void *recording, struct error *e);
+    void (*record_free)(struct device *d, void *recording);
+};
+
+/* "cpu" gives *out = NULL; "cuda:N" (or "cuda") opens it. */
+status device_open(const char *name, const struct device_options *o, struct device **out,
+                   struct error *e);
+void device_close(struct device *d); /* NULL is accepted */
+/* One line a backend and device: what is there, or what is missing. */
+void devices_describe(const struct device_options *o, struct text *t);
+
+extern const struct backend cuda_backend;
+
+#endif

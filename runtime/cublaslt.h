@@ -1,0 +1,22 @@
+/* Contractions on CUDA: cuBLASLt by dlopen. Accumulates in f32 (f64 for f64), adds the bias in the
+ * epilogue, rounds once; partial sums are never kept in less. The algorithm is the heuristic's
+ * first for a shape, kept, so eager and fused make the same call and get the same bits. */
+#ifndef ATOLL_RUNTIME_CUBLASLT_H
+#define ATOLL_RUNTIME_CUBLASLT_H
+
+#include "runtime/backend.h"
+
+struct cublaslt;
+struct CUstream_st;
+/* path NULL: libcublasLt.so.13, .12. The workspace comes from the device. */
+status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struct cublaslt **out,
+                     struct error *e);
+void cublaslt_close(struct cublaslt *b);
+/* Device memory. Zero-size m, n or batch: nothing; k == 0: the bias or 0. UNSUPPORTED names the
+ * rule of cuBLASLt that the call breaks. */
+status cublaslt_run(struct cublaslt *b, const struct contraction *c, const void *a, const void *bm,
+                    const void *bias, void *out, struct CUstream_st *stream, struct error *e);
+/* The rules alone: needs no library. arch: 90 for sm_90. */
+status cublaslt_check(const struct contraction *c, int arch, struct error *e);
+
+#endif

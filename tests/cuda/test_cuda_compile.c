@@ -1,0 +1,266 @@
+/* Every kernel of the digits demo (three policies) and of random graphs compiles with NVRTC for
+ * each architecture, fused and one op at a time; without a warning, without spills into f64, and
+ * with 16-byte accesses where they belong. Prints counts and seconds. */
+#include "cuda_suite.h"
+
+#include "frontend/compile.h"
+#include "ir/parse.h"
+#include "tests/fuzz/generate.h"
+
+static const char *const ARCHS[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
+enum { N_ARCHS = 4, N_GRAPHS = 8 };
+
+static struct graph *read_model(const char *path)
+{
+    static char text[1 << 16];
+    char full[1024];
+    struct error e = {0};
+    snprintf(full, sizeof full, "%s/%s", ATOLL_SOURCE_DIR, path);
+    FILE *f = fopen(full, "rb");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    struct graph *g = graph_parse(text, n, path, &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    return g;
+}
+
+static void compile_demo(struct compiled *c, const char *policy, bool is_unfused, uint32_t n_archs,
+                         struct compile_options *o, struct train_options *train)
+{
+    struct error e = {0};
+    struct graph *g = read_model("examples/digits.graph");
+    *train = train_options_default();
+    train->max_norm = 1.0;
+    train->scaler.is_enabled = strcmp(policy, "fp16") == 0;
+    *o = (struct compile_options){.train = train,
+                                  .is_unfused = is_unfused,
+                                  .skips_c = true,
+                                  .cuda_archs = ARCHS,
+                                  .n_cuda_archs = n_archs,
+                                  .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    ck_assert_int_eq(policy_named(policy, &o->policy, &e), ATOLL_OK);
+    status code = compile_graph(g, o, c, &e);
+    ck_assert_msg(code == ATOLL_OK, "%s: %s\n%.20000s", policy, e.text,
+                  c->cuda.images != NULL && c->cuda.images[0].log != NULL ? c->cuda.images[0].log
+                                                                          : "");
+    graph_destroy(g);
+}
+
+/* Prints after the conversion to PTX: nothing computes in f64, nothing spills to local memory. */
+static void check_ptx(const struct cuda_code *code)
+{
+    for (uint32_t i = 0; i < code->n_archs * code->n_units; i++) {
+        const struct nvrtc_image *image = &code->images[i];
+        ck_assert_ptr_nonnull(image->cubin);
+        ck_assert_uint_gt(image->cubin_size, 100);
+        ck_assert_mem_eq(image->cubin,
+                         "\x7f"
+                         "ELF",
+                         4);
+        ck_assert_ptr_null(strstr(image->ptx, ".local .align"));
+        ck_assert_ptr_null(strstr(image->ptx, "fma.rn.f64"));
+        ck_assert_ptr_null(strstr(image->ptx, ".ftz"));
+    }
+}
+
+static const char *const POLICIES[] = {"fp32", "bf16", "fp16"};
+
+START_TEST(demo)
+{
+    struct compiled c;
+    struct compile_options o;
+    struct train_options train;
+    bool is_unfused = _i >= 3;
+    uint32_t n_archs = is_unfused ? 1 : N_ARCHS;
+    compile_demo(&c, POLICIES[_i % 3], is_unfused, n_archs, &o, &train);
+    ck_assert_uint_gt(c.cuda.n_kernels, 5);
+    check_ptx(&c.cuda);
+    printf("digits %s %s: %u kernels (%u functions) in %u units for %d architectures, %.2f s\n",
+           POLICIES[_i % 3], is_unfused ? "eager" : "fused", c.cuda.n_kernels, c.cuda.n_functions,
+           c.cuda.n_units, n_archs, c.cuda.seconds);
+    compiled_free(&c);
+}
+END_TEST
+
+/* The optimizer's kernels walk whole parameters: 16 bytes at a time. */
+START_TEST(packs)
+{
+    struct compiled c;
+    struct compile_options o;
+    struct train_options train;
+    compile_demo(&c, "bf16", false, 1, &o, &train);
+    bool loads = false, stores = false;
+    for (uint32_t u = 0; u < c.cuda.n_units; u++) {
+        loads = loads || strstr(c.cuda.images[u].ptx, "ld.global.v4.f32") != NULL;
+        stores = stores || strstr(c.cuda.images[u].ptx, "st.global.v4.f32") != NULL;
+    }
+    ck_assert(loads && stores);
+    compiled_free(&c);
+}
+END_TEST
+
+static void damage(const char *directory)
+{
+    char command[512]; /* a byte of every entry becomes another */
+    snprintf(command, sizeof command,
+             "for f in %s/*.cuda; do printf X | dd of=$f bs=1 seek=100 conv=notrunc 2>/dev/null; "
+             "done",
+             directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static uint32_t cached_units(const char *directory, uint32_t *n_units)
+{
+    static const char GRAPH[] = "graph @g(%x: f32[5,70] input) {\n  %y = softmax(%x)\n  return "
+                                "y=%y\n}\n";
+    struct compiled c;
+    struct error e = {0};
+    struct compile_options o = {.skips_c = true,
+                                .cuda_archs = ARCHS,
+                                .n_cuda_archs = 2,
+                                .cache = directory,
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct graph *g = graph_parse(GRAPH, strlen(GRAPH), "cached", &e);
+    ck_assert_msg(compile_graph(g, &o, &c, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_mem_eq(c.cuda.images[0].cubin,
+                     "\x7f"
+                     "ELF",
+                     4);
+    ck_assert_ptr_nonnull(strstr(c.cuda.images[0].ptx, ".entry"));
+    uint32_t n = c.cuda.n_cached;
+    *n_units = c.cuda.n_units * c.cuda.n_archs;
+    compiled_free(&c);
+    graph_destroy(g);
+    return n;
+}
+
+START_TEST(cache)
+{
+    char directory[] = "/tmp/atoll_cuda_cache_XXXXXX", command[64];
+    uint32_t n;
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_uint_eq(cached_units(directory, &n), 0);
+    ck_assert_uint_eq(cached_units(directory, &n), n);
+    damage(directory);
+    ck_assert_uint_eq(cached_units(directory, &n), 0);
+    ck_assert_uint_eq(cached_units(directory, &n), n);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+static bool compile_case(uint64_t number, uint32_t *kernels, double *seconds)
+{
+    struct fuzz_case f;
+    struct compiled c;
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    generate_case(20, number, &f);
+    train.allows_low_params = true;
+    struct compile_options o = {.train = f.is_trained ? &train : NULL,
+                                .skips_c = true,
+                                .cuda_archs = &ARCHS[number % N_ARCHS],
+                                .n_cuda_archs = 1,
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    bool has_policy =
+        strcmp(f.policy, "none") == 0 || policy_named(f.policy, &o.policy, &e) == ATOLL_OK;
+    status code = has_policy ? compile_graph(f.graph, &o, &c, &e) : ATOLL_USAGE;
+    bool is_compiler = code == ATOLL_COMPILER || code == ATOLL_INTERNAL;
+    for (uint32_t u = 0; has_policy && is_compiler && c.cuda.images != NULL && u < c.cuda.n_units;
+         u++) {
+        printf("%s", c.cuda.images[u].log != NULL ? c.cuda.images[u].log : "");
+    }
+    ck_assert_msg(!is_compiler, "case %d: %s", (int)number, e.text);
+    if (has_policy) {
+        *kernels += c.cuda.n_kernels;
+        *seconds += c.cuda.seconds;
+        compiled_free(&c);
+    }
+    graph_destroy(f.graph);
+    return code == ATOLL_OK;
+}
+
+START_TEST(random_graphs)
+{
+    const char *wanted = getenv("ATOLL_CUDA_GRAPHS");
+    uint64_t n = wanted != NULL ? strtoull(wanted, NULL, 10) : N_GRAPHS, compiled = 0;
+    uint32_t kernels = 0;
+    double seconds = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        compiled += compile_case(i, &kernels, &seconds);
+    }
+    printf("random graphs: %d of %d compiled, the rest refused by a pass; %u kernels, %.2f s\n",
+           (int)compiled, (int)n, kernels, seconds);
+    ck_assert_uint_gt(compiled, n / 2);
+}
+END_TEST
+
+static struct nvrtc *nvrtc;
+
+/* ---- what goes wrong ---- */
+
+START_TEST(unknown_archs)
+{
+    struct error e = {0};
+    ck_assert_int_eq(nvrtc_check_arch(nvrtc, "sm_999", &e), ATOLL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(e.text, "sm_999 is not known to NVRTC"));
+    ck_assert_ptr_nonnull(strstr(e.text, "newer CUDA"));
+    e = (struct error){0};
+    ck_assert_int_eq(nvrtc_check_arch(nvrtc, "sm_30", &e), ATOLL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(e.text, "older CUDA"));
+    e = (struct error){0};
+    ck_assert_int_eq(nvrtc_check_arch(nvrtc, "ampere", &e), ATOLL_USAGE);
+    ck_assert_int_eq(nvrtc_check_arch(nvrtc, "sm_90ax", NULL), ATOLL_USAGE);
+    ck_assert_int_eq(nvrtc_check_arch(nvrtc, "sm_90a", NULL), ATOLL_OK);
+}
+END_TEST
+
+START_TEST(failing_source)
+{
+    struct error e = {0};
+    struct nvrtc_image images[2];
+    const char *const units[] = {"extern \"C\" __global__ void fine() {}\n",
+                                 "\nextern \"C\" __global__ void bad() { return 1 +; }\n"};
+    ck_assert_int_eq(nvrtc_compile(nvrtc, "sm_80", units, 2, 2, images, &e), ATOLL_COMPILER);
+    ck_assert_ptr_nonnull(strstr(e.text, "unit 1"));
+    ck_assert_ptr_nonnull(strstr(e.text, "expected an expression"));
+    ck_assert_ptr_nonnull(images[0].cubin);
+    ck_assert_ptr_null(images[0].log);
+    ck_assert_ptr_nonnull(images[1].log);
+    ck_assert_ptr_nonnull(strstr(images[1].log, "    2  extern \"C\" __global__ void bad()"));
+    nvrtc_images_free(images, 2);
+}
+END_TEST
+
+START_TEST(missing_library)
+{
+    struct error e = {0};
+    struct nvrtc *n = NULL;
+    ck_assert_int_eq(nvrtc_open("/nonexistent/libnvrtc.so", &n, &e), ATOLL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(e.text, "ATOLL_LIBNVRTC"));
+    ck_assert_ptr_null(n);
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+    tcase_add_loop_test(tc, demo, 0, 6);
+    tcase_add_test(tc, packs);
+    tcase_add_test(tc, cache);
+    tcase_add_test(tc, random_graphs);
+    tcase_add_test(tc, unknown_archs);
+    tcase_add_test(tc, failing_source);
+    tcase_add_test(tc, missing_library);
+}
+
+int main(void)
+{
+    nvrtc = nvrtc_for_tests();
+    if (nvrtc == NULL) {
+        return SKIPPED;
+    }
+    int code = run_suite("cuda_compile", fill);
+    nvrtc_close(nvrtc);
+    return code;
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The digits demo on cuda:0 (the emulator here): fused gives the bits of one op at a time under three policies; a plan made
+# for sm_90a steps with no NVRTC on the machine and gives the checkpoint of atoll train; checkpoints resume; and the
+# emulator has nothing to object to.
+set -euo pipefail
+if [ -z "${ATOLL_LIBCUDA-}" ] || [ -z "${ATOLL_LIBCUBLASLT-}" ]; then
+    echo "skipped: needs ATOLL_LIBCUDA and ATOLL_LIBCUBLASLT (the emulator's libraries)"
+    exit 77
+fi
+if ! "$ATOLL_BIN/atoll" devices | grep -q '^CUDA compiler: NVRTC'; then
+    echo "skipped: no NVRTC"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1 ATOLL_EMULATOR_STRICT=1
+model=$ATOLL_SOURCE/examples/digits.graph
+data=(--data "$ATOLL_SOURCE/examples/data/digits.csv.gz" --scale 0.0625)
+same() {
+    cmp "$1" "$2" || { echo "$3: the checkpoints differ"; exit 1; }
+    echo "$3: same bytes"
+}
+"$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 | tee "$work/compare"
+grep -q ', 0 with different bits' "$work/compare"
+
+"$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --target cuda:sm_90a --target cuda:sm_90 -o "$work/step.plan"
+plain=(--no-shuffle --holdout 0 --quiet --device cuda:0)
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 12 --save "$work/plan.st"
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 5 --save "$work/half.st"
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 12 \
+    --resume "$work/half.st" --save "$work/resumed.st"
+same "$work/resumed.st" "$work/plan.st" "stopped after 5 steps and resumed"
+for mode in "" --eager; do
+    "$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps 12 $mode --save "$work/model$mode.st"
+done
+same "$work/model.st" "$work/plan.st" "model and plan"
+same "$work/model--eager.st" "$work/plan.st" "one op at a time and plan"
+if "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" --quiet 2>"$work/error"; then
+    echo "a plan without code for the CPU ran there"
+    exit 1
+fi
+grep -q 'compile with --target cpu' "$work/error"
