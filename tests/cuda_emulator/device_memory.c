@@ -12,9 +12,10 @@
 
 #include "findings.h"
 
-#define RANGE     ((uint64_t)64 << 30)
-#define ALIGNMENT 512u   /* of allocations; real ones have 256 at least */
-#define LARGE     65536u /* freed allocations from here on give their pages back */
+#define LEAST                                                                                      \
+    ((uint64_t)128 << 20) /* of addresses; else eight times the memory, so that freed ones rest */
+#define ALIGNMENT 512u    /* of allocations; real ones have 256 at least */
+#define LARGE     65536u  /* freed allocations from here on give their pages back */
 
 struct device_memory device_memory;
 
@@ -40,23 +41,37 @@ bool device_memory_open(void)
     if (!device_memory.bytes) {
         const char *limit = getenv("ATOLL_EMULATOR_MEMORY");
         heap.limit = (limit ? strtoull(limit, NULL, 10) : 8192) << 20;
-        void *addresses = reserve(RANGE, PROT_NONE, (uint64_t)0x2000 << 32);
-        device_memory.storage = reserve(RANGE, PROT_READ | PROT_WRITE, 0);
-        device_memory.state = reserve(RANGE, PROT_READ | PROT_WRITE, 0);
-        device_memory.cells =
-            reserve(RANGE / GRANULE * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
-        device_memory.readers =
-            reserve(RANGE / GRANULE * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
+        uint64_t range = 8 * heap.limit > LEAST ? 8 * heap.limit : LEAST,
+                 granules = range / GRANULE;
+        void *addresses = reserve(range, PROT_NONE, (uint64_t)0x2000 << 32);
+        device_memory.storage = reserve(range, PROT_READ | PROT_WRITE, 0);
+        device_memory.state = reserve(range, PROT_READ | PROT_WRITE, 0);
+        device_memory.cells = reserve(granules * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
+        device_memory.readers = reserve(granules * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
         if (addresses && device_memory.storage && device_memory.state && device_memory.cells &&
             device_memory.readers) {
             device_memory.base = (uint64_t)(uintptr_t)addresses;
-            device_memory.bytes = RANGE;
+            device_memory.bytes = range;
             heap.next = device_memory.base + ALIGNMENT;
         }
     }
     bool is_open = device_memory.bytes != 0;
     pthread_mutex_unlock(&heap.lock);
     return is_open;
+}
+
+/* Zeros; of a large stretch whole pages are given back instead. */
+static void clear(void *at, uint64_t bytes)
+{
+    uint64_t page = 4096, address = (uint64_t)(uintptr_t)at;
+    uint64_t start = (address + page - 1) / page * page, end = (address + bytes) / page * page;
+    if (bytes < LARGE || end <= start) {
+        memset(at, 0, bytes);
+        return;
+    }
+    memset(at, 0, start - address);
+    memset((void *)(uintptr_t)end, 0, address + bytes - end);
+    madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
 }
 
 /* Index of the last record at or below address; n when none is. */
@@ -113,6 +128,7 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
     }
     if (a) {
         uint64_t offset = a->address - device_memory.base;
+        bool is_used = a->is_freed; /* addresses that an older allocation had */
         a->bytes = bytes;
         a->number = ++heap.number;
         a->is_freed = false;
@@ -120,26 +136,19 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
         a->is_async = is_async;
         a->origin = origin;
         heap.in_use += bytes;
-        memset(device_memory.state + offset, 0, a->room);
+        if (is_used) {
+            clear(device_memory.state + offset, a->room);
+            clear(device_memory.cells + offset / GRANULE, a->room / GRANULE * sizeof(uint64_t));
+            clear(device_memory.readers + offset / GRANULE, a->room / GRANULE * sizeof(uint64_t));
+        }
         memset(device_memory.state + offset, is_async ? BYTE_PROMISED : BYTE_ALLOCATED, bytes);
-        memset(device_memory.cells + offset / GRANULE, 0, a->room / GRANULE * sizeof(uint64_t));
-        memset(device_memory.readers + offset / GRANULE, 0, a->room / GRANULE * sizeof(uint64_t));
-        /* what nothing wrote shows as a NaN of its own */
-        memset(device_memory.storage + offset, 0xfb, bytes);
+        if (bytes < LARGE) { /* what nothing wrote shows as a NaN of its own */
+            memset(device_memory.storage + offset, 0xfb, bytes);
+        }
         address = a->address;
     }
     pthread_mutex_unlock(&heap.lock);
     return address;
-}
-
-/* Gives the whole pages inside [at, at + bytes) back; they read as zeros again. */
-static void give_back(void *at, uint64_t bytes)
-{
-    uint64_t page = 4096, start = ((uint64_t)(uintptr_t)at + page - 1) / page * page;
-    uint64_t end = ((uint64_t)(uintptr_t)at + bytes) / page * page;
-    if (end > start) {
-        madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
-    }
 }
 
 static void release(struct allocation *a)
@@ -147,12 +156,13 @@ static void release(struct allocation *a)
     uint64_t offset = a->address - device_memory.base;
     a->is_freed = true;
     heap.in_use -= a->bytes;
-    memset(device_memory.state + offset, BYTE_FREED, a->bytes);
-    if (a->bytes >= LARGE) {
-        give_back(device_memory.state + offset, a->bytes);
-        give_back(device_memory.storage + offset, a->bytes);
-        give_back(device_memory.cells + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
-        give_back(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
+    if (a->bytes < LARGE) {
+        memset(device_memory.state + offset, BYTE_FREED, a->bytes);
+    } else { /* its record says that it is freed: device_is_freed */
+        clear(device_memory.state + offset, a->bytes);
+        clear(device_memory.storage + offset, a->bytes);
+        clear(device_memory.cells + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
+        clear(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
     }
 }
 
