@@ -13,9 +13,9 @@
 #include "findings.h"
 
 #define LEAST                                                                                      \
-    ((uint64_t)128 << 20) /* of addresses; else eight times the memory, so that freed ones rest */
-#define ALIGNMENT 512u    /* of allocations; real ones have 256 at least */
-#define LARGE     65536u  /* freed allocations from here on give their pages back */
+    ((uint64_t)16 << 20) /* of addresses; else eight times the memory, so that freed ones rest */
+#define ALIGNMENT 512u   /* of allocations; real ones have 256 at least */
+#define LARGE     65536u /* freed allocations from here on give their pages back */
 
 struct device_memory device_memory;
 

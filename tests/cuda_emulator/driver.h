@@ -102,6 +102,7 @@ struct CUctx_st {
     uint32_t magic;
     int retained;
     bool is_primary;
+    CUcontext next; /* of the destroyed ones, kept so that threads see a stale handle */
 };
 enum {
     MAGIC_STREAM = 0x5731,

@@ -16,6 +16,7 @@ static pthread_mutex_t lock;
 static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
 static _Thread_local CUcontext current[16]; /* a stack; the top is the current context */
 static _Thread_local int n_current;
+static CUcontext destroyed;
 static struct CUctx_st primary = {.magic = MAGIC_CONTEXT, .is_primary = true};
 
 static void make_lock(void)
@@ -286,6 +287,8 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
         }
         n_current -= n_current && current[n_current - 1] == context;
         context->magic = 0; /* threads may still have it as current: they see that it is gone */
+        context->next = destroyed;
+        destroyed = context;
     }
     return driver_leave(r);
 }

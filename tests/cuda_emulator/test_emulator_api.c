@@ -39,7 +39,7 @@ START_TEST(memory_is_finite)
     CUdeviceptr p;
     open_context();
     GOOD(cuMemGetInfo_v2(&room, &total));
-    ck_assert_uint_eq(total, (size_t)16 << 20);
+    ck_assert_uint_eq(total, (size_t)2 << 20);
     ck_assert_uint_eq(cuMemAlloc_v2(&p, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
     p = device_array(1 << 20);
     GOOD(cuMemGetInfo_v2(&less, &total));
@@ -49,12 +49,12 @@ START_TEST(memory_is_finite)
     ck_assert(has_finding("use after free", "it is freed already"));
     for (int i = 0; i < 100;
          i++) { /* more than there are addresses: freed ones come again, as new */
-        p = device_array(4 << 20);
+        p = device_array(512 << 10);
         uint32_t word;
-        GOOD(cuMemcpyDtoH_v2(&word, p + (2 << 20), sizeof word));
+        GOOD(cuMemcpyDtoH_v2(&word, p + (256 << 10), sizeof word));
         ck_assert(has_finding("uninitialized read", "that nothing wrote"));
         atoll_emulator_forget_findings();
-        GOOD(cuMemsetD32_v2(p, 1, 1 << 20));
+        GOOD(cuMemsetD32_v2(p, 1, 128 << 10));
         GOOD(cuCtxSynchronize());
         GOOD(cuMemFree_v2(p));
     }
@@ -250,6 +250,6 @@ static void fill(TCase *tc)
 
 int main(void)
 {
-    setenv("ATOLL_EMULATOR_MEMORY", "16", 1);
+    setenv("ATOLL_EMULATOR_MEMORY", "2", 1);
     return run_suite("emulator_api", fill);
 }
