@@ -23,11 +23,12 @@ extern char **environ;
 #endif
 
 /* -fno-trapping-math and -fno-math-errno change no value; they let comparisons and square roots
- * vectorise. -O2 with the vectoriser makes the same loops as -O3 in two thirds of the time: the
- * prelude's functions are always inlined. */
+ * vectorise. -O2 with the vectoriser and unrolled lanes makes loops as fast as those of -O3 in
+ * two thirds of the time: the prelude's functions are always inlined. */
 static const char *const flags[] = {"-std=c17",
                                     "-ftree-vectorize",
                                     "-fvect-cost-model=dynamic",
+                                    "-fpeel-loops",
                                     "-ffp-contract=off",
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
@@ -41,7 +42,7 @@ enum { MAX_UNITS = 16, MAX_TEMPORARY = 1000 };
 
 const char *cc_flags(void)
 {
-    return "-std=c17 -O2 -ftree-vectorize -fvect-cost-model=dynamic -ffp-contract=off "
+    return "-std=c17 -O2 -ftree-vectorize -fvect-cost-model=dynamic -fpeel-loops -ffp-contract=off "
            "-fno-math-errno -fno-trapping-math -fopenmp -fPIC " VECTOR_WIDTH;
 }
 

@@ -280,8 +280,12 @@ static void emit_lane_loop(struct row_emitter *r, uint32_t phase, const char *lo
                            const char *indent)
 {
     text_add(r->t, "%sfor (int64_t b = %s; b < %s; b += %u) {\n", indent, lo, hi, lanes_of(r));
-    text_add(r->t, "%s    const int m = %s - b < %u ? (int)(%s - b) : %u;\n", indent, hi,
-             lanes_of(r), hi, lanes_of(r));
+    if (r->length > 0 && r->length <= CHUNK && r->length % lanes_of(r) == 0) {
+        text_add(r->t, "%s    const int m = %u;\n", indent, lanes_of(r)); /* no shorter last turn */
+    } else {
+        text_add(r->t, "%s    const int m = %s - b < %u ? (int)(%s - b) : %u;\n", indent, hi,
+                 lanes_of(r), hi, lanes_of(r));
+    }
     emit_prefetch(r, phase, indent);
     text_add(r->t,
              "#pragma omp simd\n%s    for (int l = 0; l < m; l++) {\n%s        const int64_t i = b "
