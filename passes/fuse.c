@@ -265,6 +265,17 @@ static bool try_merge(struct work *w, uint32_t a, uint32_t b)
 
 /* ---- the walk ---- */
 
+/* A reduction, or what one reads. */
+static bool is_reduced(const struct work *w, value v)
+{
+    bool is = op_info[node_at(w, v)->op].kind == REDUCTION;
+    for (uint32_t i = v.id + 1; i < w->g->n_nodes && !is; i++) {
+        const struct node *user = &w->g->nodes[i];
+        is = op_info[user->op].kind == REDUCTION && user->operands[0].id == v.id;
+    }
+    return is;
+}
+
 /* Groups that read a value which n reads too, over n's domain. Single numbers (schedules, scaler,
  * counters) gather without one: a launch costs more than they do. */
 static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
@@ -273,6 +284,12 @@ static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
     for (uint32_t in = before; in > 0 && before - in < 24; in--) {
         const struct group_list *list = w->lists[in - 1];
         if (list->n == 0 || !fits(w, n, in, is_row)) {
+            continue;
+        }
+        /* Into a whole-tensor reduction (a norm, a finite check) it would bring a store of its own,
+         * and part the parameters of an optimizer into kernels of different shapes. */
+        bool is_whole = w->groups[in - 1].n_axes == w->groups[in - 1].domain.rank;
+        if (is_whole && !*is_row && n->shape.rank > 0 && !is_reduced(w, v)) {
             continue;
         }
         bool are_numbers = n->shape.rank == 0 && w->groups[in - 1].domain.rank == 0;

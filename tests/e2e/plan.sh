@@ -12,6 +12,15 @@ same() {
     echo "$3: same bytes"
 }
 "$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --schedule step,20,0.5 -o "$work/step.plan"
+
+# the optimizer is one kernel over all six parameters, with clipping and without
+"$ATOLL_BIN/atoll" compile "$model" -o "$work/plain.plan"
+for plan in step plain; do
+    "$ATOLL_BIN/atoll" inspect "$work/$plan.plan" | grep sqr | grep ' over 6 tensors$' || {
+        echo "$plan.plan: AdamW is not one call over 6 tensors"
+        exit 1
+    }
+done
 "$ATOLL_BIN/atoll" data "$ATOLL_SOURCE/examples/data/digits.csv.gz" --scale 0.0625 --npy "$work/d" >"$work/out"
 env -i PATH= "$ATOLL_BIN/step_plan" "$work/step.plan" "$work/d_x.npy" "$work/d_y.npy" 64 40 "$work/c.st" >"$work/out"
 plain=(--no-shuffle --holdout 0 --quiet)
