@@ -269,23 +269,20 @@ void emit_args(struct text *t, const struct kernel *k)
 
 /* ---- prologue ---- */
 
-static void emit_helper(struct text *t, enum op op, enum dtype compute)
+void emit_helper(struct text *t, enum op op, enum dtype compute)
 {
     const struct op_row *row = &op_info[op];
     uint32_t n = row->kind == REDUCTION ? 2 : row->max_operands;
     const char *type = emit_type(compute);
     text_add(t, "A_FN %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type, row->name,
              emit_suffix(compute), op == OP_where ? "int32_t" : type);
-    if (n > 1) {
-        text_add(t, ", %s b", type);
-    }
-    if (n > 2) {
-        text_add(t, ", %s c", type);
+    for (uint32_t i = 1; i < n; i++) {
+        text_add(t, ", %s %c", type, (char)('a' + i));
     }
     text_add(t, ") { return %s; }\n", row->meaning);
 }
 
-static bool is_used(const struct kernel *kernels, uint32_t n, enum op op, enum dtype compute)
+bool emit_uses(const struct kernel *kernels, uint32_t n, enum op op, enum dtype compute)
 {
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t i = 0; i < kernels[k].n_insts; i++) {
@@ -352,7 +349,7 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
     for (uint32_t c = 0; c < ARRAY_LEN(computes); c++) {
         text_add(t, "#define %s\n%s\n", sections[c], prelude_ops);
         for (int op = 1; op < N_OPS; op++) {
-            if (op != OP_cast && is_used(kernels, n, (enum op)op, computes[c])) {
+            if (op != OP_cast && emit_uses(kernels, n, (enum op)op, computes[c])) {
                 emit_helper(t, (enum op)op, computes[c]);
                 if (op_info[op].kind == REDUCTION) {
                     emit_reducer(t, (enum op)op, computes[c]);

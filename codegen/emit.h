@@ -27,6 +27,10 @@ void emit_round_open(struct text *t, enum dtype compute, enum dtype dtype, bool 
 void emit_round_close(struct text *t, enum dtype compute, enum dtype dtype);
 void emit_identity(struct text *t, enum op op, enum dtype compute);
 void emit_store(struct text *t, const struct kernel *k, const struct store *s, const char *indent);
+/* Does any of the n kernels compute op in that type: is its helper needed? */
+bool emit_uses(const struct kernel *kernels, uint32_t n, enum op op, enum dtype compute);
+/* op_<name>_<type>: the meaning of an op (of a reduction: of one step) as a function. */
+void emit_helper(struct text *t, enum op op, enum dtype compute);
 void emit_args(struct text *t, const struct kernel *k);
 
 void emit_row(struct text *t, const struct kernel *k);

@@ -344,31 +344,11 @@ void emit_kernel_cuda(struct text *t, const struct kernel *k, const char *name, 
 
 /* ---- prologue ---- */
 
-static bool is_used(const struct kernel *kernels, uint32_t n, enum op op, enum dtype compute)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        for (uint32_t i = 0; i < kernels[k].n_insts; i++) {
-            const struct inst *inst = &kernels[k].insts[i];
-            if ((inst->kind == INST_OP || inst->kind == INST_REDUCE) && inst->op == op &&
-                inst->compute == compute) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static void emit_helper(struct text *t, enum op op, enum dtype compute)
+static void emit_cuda_helper(struct text *t, enum op op, enum dtype compute)
 {
     const struct op_row *row = &op_info[op];
-    uint32_t n = row->kind == REDUCTION ? 2 : row->max_operands;
     const char *type = emit_type(compute), *s = emit_suffix(compute);
-    text_add(t, "A_FN %s op_%s_%s(%s a", row->types == TYPES_C ? "int32_t" : type, row->name, s,
-             op == OP_where ? "int32_t" : type);
-    for (uint32_t i = 1; i < n; i++) {
-        text_add(t, ", %s %c", type, (char)('a' + i));
-    }
-    text_add(t, ") { return %s; }\n", row->meaning);
+    emit_helper(t, op, compute);
     if (row->kind == REDUCTION) {
         text_add(t,
                  "struct f_%s_%s {\n    typedef %s type;\n"
@@ -395,8 +375,8 @@ void emit_prologue_cuda(struct text *t, const struct kernel *kernels, uint32_t n
     for (uint32_t c = 0; c < ARRAY_LEN(computes); c++) {
         text_add(t, "#define %s\n%s\n", sections[c], prelude_ops);
         for (int op = 1; op < N_OPS; op++) {
-            if (op != OP_cast && is_used(kernels, n, (enum op)op, computes[c])) {
-                emit_helper(t, (enum op)op, computes[c]);
+            if (op != OP_cast && emit_uses(kernels, n, (enum op)op, computes[c])) {
+                emit_cuda_helper(t, (enum op)op, computes[c]);
             }
         }
         text_add(t, "#undef %s\n", sections[c]);
