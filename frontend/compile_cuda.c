@@ -245,18 +245,23 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     return code;
 }
 
-struct device_image *cuda_code_images(const struct cuda_code *code)
+struct device_image *cuda_code_images(const struct cuda_code *code, struct device_code *out)
 {
     uint32_t n = code->n_archs * code->n_units;
-    struct device_image *out = calloc(n + 1, sizeof *out);
-    for (uint32_t i = 0; i < n && out != NULL; i++) {
+    struct device_image *images = calloc(n + 1, sizeof *images);
+    for (uint32_t i = 0; i < n && images != NULL; i++) {
         const struct nvrtc_image *image = &code->images[i];
-        out[i] = (struct device_image){.arch = code->archs[i / code->n_units],
-                                       .cubin = image->cubin,
-                                       .cubin_size = image->cubin_size,
-                                       .ptx = image->ptx};
+        images[i] = (struct device_image){.arch = code->archs[i / code->n_units],
+                                          .cubin = image->cubin,
+                                          .cubin_size = image->cubin_size,
+                                          .ptx = image->ptx};
     }
-    return out;
+    *out = (struct device_code){.n_units = code->n_units,
+                                .n_archs = code->n_archs,
+                                .images = images,
+                                .choices = code->choices,
+                                .n_choices = code->n_choices};
+    return images;
 }
 
 void cuda_code_free(struct cuda_code *code)

@@ -1,102 +1,36 @@
 /* cuBLASLt: descriptors from a contraction, heuristics kept by shape, the call. Matrices here are
  * row-major, there column-major: C^T = B^T A^T, so the operands change places and nothing is
  * copied. The rules the library would refuse with a bare number are checked first, in words. */
-#include "cublaslt.h"
+#include "cublaslt_internal.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda_internal.h"
-
-#define LT_CALLS(X)                                                                                \
-    X(cublasLtCreate, (void **handle))                                                             \
-    X(cublasLtDestroy, (void *handle))                                                             \
-    X(cublasLtMatmulDescCreate, (void **out, int compute, int scale))                              \
-    X(cublasLtMatmulDescDestroy, (void *desc))                                                     \
-    X(cublasLtMatmulDescSetAttribute, (void *desc, int attribute, const void *value, size_t size)) \
-    X(cublasLtMatrixLayoutCreate,                                                                  \
-      (void **out, int type, uint64_t rows, uint64_t cols, int64_t ld))                            \
-    X(cublasLtMatrixLayoutDestroy, (void *layout))                                                 \
-    X(cublasLtMatrixLayoutSetAttribute,                                                            \
-      (void *layout, int attribute, const void *value, size_t size))                               \
-    X(cublasLtMatmulPreferenceCreate, (void **out))                                                \
-    X(cublasLtMatmulPreferenceDestroy, (void *preference))                                         \
-    X(cublasLtMatmulPreferenceSetAttribute,                                                        \
-      (void *preference, int attribute, const void *value, size_t size))                           \
-    X(cublasLtMatmulAlgoGetHeuristic,                                                              \
-      (void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, \
-       struct lt_heuristic *results, int *found))                                                  \
-    X(cublasLtMatmul,                                                                              \
-      (void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,  \
-       void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,   \
-       const void *algo, void *workspace, size_t workspace_bytes, CUstream stream))
-
-struct lt_heuristic {
-    uint64_t algo[8];
-    size_t workspace;
-    int state;
-    float waves;
-    int reserved[4];
-};
-
-enum {
-    COMPUTE_32F = 68,
-    COMPUTE_64F = 70,
-    COMPUTE_TF32 = 77,
-    DESC_TRANSA = 3,
-    DESC_TRANSB = 4,
-    DESC_EPILOGUE = 7,
-    DESC_BIAS_POINTER = 8,
-    DESC_BIAS_TYPE = 26,
-    EPILOGUE_BIAS = 4,
-    LAYOUT_BATCH = 5,
-    LAYOUT_STRIDE = 6,
-    PREFERENCE_WORKSPACE = 1,
-    PREFERENCE_REDUCTION = 3,
-    PREFERENCE_ALIGNMENT_A = 5, /* B, C, D follow */
-    REDUCTION_COMPUTE_TYPE = 2, /* split sums meet in the compute type, in a fixed order */
-    WORKSPACE_BYTES = 32 << 20
-};
-
-struct lt_plan {
-    struct contraction c;
-    uint32_t alignment;
-    void *desc, *a, *b, *d;
-    struct lt_heuristic heuristic;
-};
-
-struct cublaslt {
-    void *library, *handle, *workspace;
-    struct device *device;
-    bool allows_tf32;
-    struct lt_plan *plans;
-    uint32_t n_plans, capacity;
-#define X(name, args) int(*name) args;
-    LT_CALLS(X)
-#undef X
-};
-
 /* ---- opening ---- */
 
-static status find_calls(struct cublaslt *b, const char *path, struct error *e)
+static status find_call(struct cublaslt *b, const char *name, void *to, const char *path,
+                        struct error *e)
 {
-#define X(name, args)                                                                              \
-    {                                                                                              \
-        void *address = dlsym(b->library, #name);                                                  \
-        if (address == NULL) {                                                                     \
-            return fail(e, ATOLL_UNSUPPORTED,                                                      \
-                        "cuBLASLt: %s has no %s; hint: CUDA 12 or 13 is needed", path, #name);     \
-        }                                                                                          \
-        memcpy(&b->name, &address, sizeof address);                                                \
+    void *address = dlsym(b->library, name);
+    if (address == NULL) {
+        return fail(e, ATOLL_UNSUPPORTED, "cuBLASLt: %s has no %s; hint: CUDA 12 or 13 is needed",
+                    path, name);
     }
-    LT_CALLS(X)
-#undef X
+    memcpy(to, &address, sizeof address);
     return ATOLL_OK;
 }
 
-static status check(int code, const char *call, const char *what, struct error *e)
+static status find_calls(struct cublaslt *b, const char *path, struct error *e)
+{
+#define X(name, args) TRY(find_call(b, #name, &b->name, path, e));
+    LT_CALLS(X)
+#undef X
+    return find_call(b, "cublasLtGetVersion", &b->cublasLtGetVersion, path, e);
+}
+
+status lt_check(int code, const char *call, const char *what, struct error *e)
 {
     return code == 0 ? ATOLL_OK
                      : fail(e, code == 3 ? ATOLL_OUT_OF_MEMORY : ATOLL_DEVICE,
@@ -128,7 +62,7 @@ status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struc
                     path != NULL ? path : names[0], why != NULL ? why : "no reason given");
     }
     status code = find_calls(b, path != NULL ? path : names[0], e);
-    code = code == ATOLL_OK ? check(b->cublasLtCreate(&b->handle), "cublasLtCreate", d->name, e)
+    code = code == ATOLL_OK ? lt_check(b->cublasLtCreate(&b->handle), "cublasLtCreate", d->name, e)
                             : code;
     code = code == ATOLL_OK ? d->backend->allocate(d, WORKSPACE_BYTES, &b->workspace, e) : code;
     if (code != ATOLL_OK) {
@@ -166,6 +100,8 @@ void cublaslt_close(struct cublaslt *b)
     b->device->backend->release(b->device, b->workspace);
     dlclose(b->library);
     free(b->plans);
+    free(b->recalled);
+    free(b->told);
     free(b);
 }
 
@@ -240,13 +176,15 @@ static status set_layout(struct cublaslt *b, void **out, enum dtype t, int64_t r
                          int64_t batch, int64_t stride, struct error *e)
 {
     int32_t count = (int32_t)batch;
-    TRY(check(b->cublasLtMatrixLayoutCreate(out, type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
-              "cublasLtMatrixLayoutCreate", dtype_info[t].name, e));
+    TRY(lt_check(
+        b->cublasLtMatrixLayoutCreate(out, type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
+        "cublasLtMatrixLayoutCreate", dtype_info[t].name, e));
     if (batch > 1) {
-        TRY(check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_BATCH, &count, sizeof count),
-                  "cublasLtMatrixLayoutSetAttribute", "batch", e));
-        TRY(check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_STRIDE, &stride, sizeof stride),
-                  "cublasLtMatrixLayoutSetAttribute", "stride", e));
+        TRY(lt_check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_BATCH, &count, sizeof count),
+                     "cublasLtMatrixLayoutSetAttribute", "batch", e));
+        TRY(lt_check(
+            b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_STRIDE, &stride, sizeof stride),
+            "cublasLtMatrixLayoutSetAttribute", "stride", e));
     }
     return ATOLL_OK;
 }
@@ -254,23 +192,23 @@ static status set_layout(struct cublaslt *b, void **out, enum dtype t, int64_t r
 static status set_desc(struct cublaslt *b, struct lt_plan *p, struct error *e)
 {
     const struct contraction *c = &p->c;
-    int compute = c->c == F64                      ? COMPUTE_64F
-                  : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32
-                                                   : COMPUTE_32F;
+    p->compute = c->c == F64                      ? COMPUTE_64F
+                 : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32
+                                                  : COMPUTE_32F;
     int32_t first = c->transpose_b, second = c->transpose_a, type = type_of(c->c);
     int32_t epilogue = EPILOGUE_BIAS;
-    TRY(check(b->cublasLtMatmulDescCreate(&p->desc, compute, c->c == F64 ? 1 : 0),
-              "cublasLtMatmulDescCreate", dtype_info[c->ab].name, e));
-    TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first),
-              "cublasLtMatmulDescSetAttribute", "transpose", e));
-    TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second),
-              "cublasLtMatmulDescSetAttribute", "transpose", e));
+    TRY(lt_check(b->cublasLtMatmulDescCreate(&p->desc, p->compute, c->c == F64 ? 1 : 0),
+                 "cublasLtMatmulDescCreate", dtype_info[c->ab].name, e));
+    TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first),
+                 "cublasLtMatmulDescSetAttribute", "transpose", e));
+    TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second),
+                 "cublasLtMatmulDescSetAttribute", "transpose", e));
     if (c->has_bias) {
-        TRY(check(
+        TRY(lt_check(
             b->cublasLtMatmulDescSetAttribute(p->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue),
             "cublasLtMatmulDescSetAttribute", "epilogue", e));
-        TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_TYPE, &type, sizeof type),
-                  "cublasLtMatmulDescSetAttribute", "bias type", e));
+        TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_TYPE, &type, sizeof type),
+                     "cublasLtMatmulDescSetAttribute", "bias type", e));
     }
     return ATOLL_OK;
 }
@@ -295,8 +233,8 @@ static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error 
     uint64_t workspace = WORKSPACE_BYTES;
     uint32_t reduction = REDUCTION_COMPUTE_TYPE;
     int found = 0;
-    TRY(check(b->cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", "",
-              e));
+    TRY(lt_check(b->cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate",
+                 "", e));
     int code = b->cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &workspace,
                                                        sizeof workspace);
     code |= b->cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_REDUCTION, &reduction,
@@ -313,7 +251,7 @@ static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error 
     char what[120];
     snprintf(what, sizeof what, "%s to %s, M %lld N %lld K %lld", dtype_info[p->c.ab].name,
              dtype_info[p->c.c].name, (long long)p->c.m, (long long)p->c.n, (long long)p->c.k);
-    TRY(check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
+    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
     return found > 0 ? ATOLL_OK
                      : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", what);
 }
@@ -344,7 +282,9 @@ static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t
     p->alignment = alignment;
     status code = set_desc(b, p, e);
     code = code == ATOLL_OK ? set_layouts(b, p, e) : code;
-    code = code == ATOLL_OK ? ask_heuristic(b, p, e) : code;
+    if (code == ATOLL_OK && !lt_recall(b, p)) {
+        code = ask_heuristic(b, p, e);
+    }
     if (code != ATOLL_OK) {
         free_plan(b, p);
         return code;
@@ -381,10 +321,11 @@ static status call(struct cublaslt *b, struct lt_plan *p, const void *first, con
     static const double one_f64 = 1.0, zero_f64 = 0.0;
     bool is_wide = p->c.c == F64;
     if (p->c.has_bias) {
-        TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_POINTER, &bias, sizeof bias),
-                  "cublasLtMatmulDescSetAttribute", "bias", e));
+        TRY(lt_check(
+            b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_POINTER, &bias, sizeof bias),
+            "cublasLtMatmulDescSetAttribute", "bias", e));
     }
-    return check(
+    return lt_check(
         b->cublasLtMatmul(b->handle, p->desc, is_wide ? (const void *)&one_f64 : (const void *)&one,
                           first, p->a, second, p->b,
                           is_wide ? (const void *)&zero_f64 : (const void *)&zero, out, p->d, out,
@@ -392,24 +333,54 @@ static status call(struct cublaslt *b, struct lt_plan *p, const void *first, con
         "cublasLtMatmul", dtype_info[p->c.ab].name, e);
 }
 
+/* Batches that one call of the library takes, and the calls. */
+static void split_batches(const struct contraction *c, int64_t *outer, int64_t *inner)
+{
+    *outer = 1;
+    *inner = c->n_batch > 0 ? c->batch[c->n_batch - 1] : 1;
+    for (uint32_t i = 0; i + 1 < c->n_batch; i++) {
+        *outer *= c->batch[i];
+    }
+}
+
+/* The product made ready for operands at these addresses; NULL when there is nothing to multiply.
+ */
+static status find_plan(struct cublaslt *b, const struct contraction *c, const void *a,
+                        const void *bm, const void *bias, const void *out, struct lt_plan **plan,
+                        struct error *e)
+{
+    int64_t outer, inner;
+    split_batches(c, &outer, &inner);
+    *plan = NULL;
+    if (c->m == 0 || c->n == 0 || c->k == 0 || outer * inner == 0) {
+        return ATOLL_OK;
+    }
+    uintptr_t all = (uintptr_t)a | (uintptr_t)bm | (uintptr_t)bias | (uintptr_t)out;
+    bool is_aligned = all % 16 == 0 && outer == 1;
+    return plan_for(b, c, is_aligned ? 16 : dtype_info[c->ab].bytes, plan, e);
+}
+
+status cublaslt_choose(struct cublaslt *b, const struct contraction *c, const void *a,
+                       const void *bm, const void *bias, const void *out, struct error *e)
+{
+    struct lt_plan *p;
+    return find_plan(b, c, a, bm, bias, out, &p, e);
+}
+
 status cublaslt_run(struct cublaslt *b, const struct contraction *c, const void *a, const void *bm,
                     const void *bias, void *out, CUstream stream, struct error *e)
 {
-    int64_t outer = 1, inner = c->n_batch > 0 ? c->batch[c->n_batch - 1] : 1;
-    for (uint32_t i = 0; i + 1 < c->n_batch; i++) {
-        outer *= c->batch[i];
-    }
+    int64_t outer, inner;
+    split_batches(c, &outer, &inner);
     if (c->m == 0 || c->n == 0 || outer * inner == 0) {
         return ATOLL_OK;
     }
     if (c->k == 0) {
         return fill_empty(b, c, outer * inner, bias, out, stream, e);
     }
-    uintptr_t all = (uintptr_t)a | (uintptr_t)bm | (uintptr_t)bias | (uintptr_t)out;
     uint32_t size = dtype_info[c->ab].bytes, to_size = dtype_info[c->c].bytes;
-    bool is_aligned = all % 16 == 0 && outer == 1;
-    struct lt_plan *p = NULL;
-    TRY(plan_for(b, c, is_aligned ? 16 : size, &p, e));
+    struct lt_plan *p;
+    TRY(find_plan(b, c, a, bm, bias, out, &p, e));
     for (int64_t o = 0; o < outer; o++) {
         int64_t at_a = 0, at_b = 0, rest = o;
         for (uint32_t i = c->n_batch; i-- > 1;) {
