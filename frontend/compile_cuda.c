@@ -2,6 +2,7 @@
  * compiles side by side, for each architecture asked for. Runs after the program is built. */
 #include "compile_cuda.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,13 @@
 #include "frontend/compile.h"
 #include "runtime/cache.h"
 
-enum { UNIT_KERNELS = 16, MAX_UNITS = 64, N_THREADS = 4 };
+enum { UNIT_KERNELS = 16, MAX_UNITS = 64 };
 
 struct emitted {
     const char *text; /* with the name K */
+    size_t size;
     const char *name;
-    uint32_t group;
+    uint32_t group, unit;
 };
 
 static double now(void)
@@ -75,7 +77,8 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
             at++;
         }
         if (at == c->cuda.n_kernels) {
-            emitted[c->cuda.n_kernels++] = (struct emitted){t.data, name_of(c, i, at), i};
+            emitted[c->cuda.n_kernels++] =
+                (struct emitted){t.data, t.length, name_of(c, i, at), i, 0};
             c->cuda.n_functions += out->n_stages;
         }
         TRY(emit_group(c, i, &named, emitted[at].name, out, e)); /* for the stages' symbols */
@@ -83,26 +86,52 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
     return ATOLL_OK;
 }
 
-static status write_units(struct compiled *c, const struct emitted *emitted, struct error *e)
+/* The longest text that has no unit yet goes to the unit with the least text: units take about the
+ * same time, whichever thread compiles them. */
+static void deal(struct compiled *c, struct emitted *emitted, uint32_t n_units)
+{
+    uint32_t n = c->cuda.n_kernels;
+    bool *is_dealt = ARENA_ARRAY(&c->arena, bool, n + 1);
+    size_t total[MAX_UNITS] = {0};
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t longest = n, least = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            bool is_longer = longest == n || emitted[i].size > emitted[longest].size;
+            longest = !is_dealt[i] && is_longer ? i : longest;
+        }
+        for (uint32_t u = 1; u < n_units; u++) {
+            least = total[u] < total[least] ? u : least;
+        }
+        is_dealt[longest] = true;
+        emitted[longest].unit = least;
+        total[least] += emitted[longest].size;
+    }
+}
+
+static status write_units(struct compiled *c, struct emitted *emitted, struct error *e)
 {
     struct cuda_code *code = &c->cuda;
     code->n_units = (code->n_kernels + UNIT_KERNELS - 1) / UNIT_KERNELS;
-    code->n_units = code->n_units < 2 && code->n_kernels > 3 ? 2 : code->n_units;
+    code->n_units += code->n_kernels > 3 ? code->n_units % 2 : 0; /* even: for two threads */
     code->n_units = code->n_units > MAX_UNITS ? MAX_UNITS : code->n_units;
+    deal(c, emitted, code->n_units);
     code->sources = ARENA_ARRAY(&c->arena, const char *, code->n_units + 1);
     for (uint32_t u = 0; u < code->n_units; u++) {
         struct kernel *mine = ARENA_ARRAY(&c->arena, struct kernel, code->n_kernels + 1);
         struct text t = {.arena = &c->arena};
         uint32_t n = 0;
-        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
-            if (c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
+        for (uint32_t i = 0; i < code->n_kernels; i++) {
+            if (emitted[i].unit == u &&
+                c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
                 mine[n++] = c->kernels[emitted[i].group];
             }
         }
         emit_prologue_cuda(&t, mine, n);
-        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+        for (uint32_t i = 0; i < code->n_kernels; i++) {
             struct cuda_kernel again;
-            TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+            if (emitted[i].unit == u) {
+                TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+            }
         }
         code->sources[u] = t.data;
     }
@@ -143,7 +172,7 @@ static status compile_arch(struct compiled *c, const struct compile_options *o,
         }
     }
     c->cuda.n_cached += c->cuda.n_units - n;
-    status code = nvrtc_compile(nvrtc, arch, sources, n, N_THREADS, fresh, e);
+    status code = nvrtc_compile(nvrtc, arch, sources, n, (uint32_t)omp_get_max_threads(), fresh, e);
     for (uint32_t i = 0; i < n; i++) {
         images[missing[i]] = fresh[i];
         if (fresh[i].log == NULL) {
@@ -208,7 +237,7 @@ static void find_failed(struct compiled *c, const struct nvrtc *nvrtc,
     bool *failed = ARENA_ARRAY(&c->arena, bool, c->partition.n_groups + 1), any = false;
     char reason[500];
     for (uint32_t i = 0; i < code->n_kernels; i++) {
-        bool is_suspect = code->images[i % code->n_units].log != NULL;
+        bool is_suspect = code->images[emitted[i].unit].log != NULL;
         if (!is_suspect || compiles_alone(c, nvrtc, &emitted[i], reason, sizeof reason)) {
             continue;
         }
