@@ -211,8 +211,40 @@ static status compile_units(struct compiled *c, const struct compile_options *o,
     return ATOLL_OK;
 }
 
-static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
-                           const struct emitted *emitted, char *reason, size_t size)
+/* Whether the device takes the image, cubin or PTX. */
+static status try_loading(const struct compile_options *o, const char *arch,
+                          const struct nvrtc_image *image, struct error *e)
+{
+    struct device_image one = {arch, image->cubin, image->cubin_size, image->ptx};
+    struct device_code code = {.n_units = 1, .n_archs = 1, .images = &one};
+    void *loaded = NULL;
+    TRY(o->device->backend->load(o->device, &code, &loaded, e));
+    o->device->backend->unload(o->device, loaded);
+    return ATOLL_OK;
+}
+
+/* A unit that does not load is like one that does not compile: its log says why. */
+static status try_units(struct compiled *c, const struct compile_options *o, struct error *e)
+{
+    status result = ATOLL_OK;
+    for (uint32_t u = 0; u < c->cuda.n_units; u++) {
+        struct nvrtc_image *image = &c->cuda.images[u];
+        struct error why = {0};
+        if (try_loading(o, c->cuda.archs[0], image, &why) != ATOLL_OK) {
+            image->log = malloc(strlen(why.text) + 1);
+            if (image->log == NULL) {
+                return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+            }
+            strcpy(image->log, why.text);
+            result = fail(e, ATOLL_COMPILER, "unit %u does not load: %.600s", u, why.text);
+        }
+    }
+    return result;
+}
+
+static bool works_alone(struct compiled *c, const struct compile_options *o,
+                        const struct nvrtc *nvrtc, const struct emitted *emitted, char *reason,
+                        size_t size)
 {
     struct text t = {.arena = &c->arena};
     struct cuda_kernel ignored;
@@ -223,6 +255,9 @@ static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
     const char *source =
         emit_group(c, emitted->group, &t, emitted->name, &ignored, NULL) == ATOLL_OK ? t.data : "";
     status code = nvrtc_compile(nvrtc, c->cuda.archs[0], &source, 1, 1, &image, &e);
+    if (code == ATOLL_OK && o->tries_loading) {
+        code = try_loading(o, c->cuda.archs[0], &image, &e);
+    }
     snprintf(reason, size, "%.400s", e.text);
     nvrtc_images_free(&image, 1);
     return code == ATOLL_OK;
@@ -230,15 +265,15 @@ static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
 
 /* Which kernels of the units that failed are to blame; marks their groups when each has several
  * ops, so that splitting can help. */
-static void find_failed(struct compiled *c, const struct nvrtc *nvrtc,
-                        const struct emitted *emitted)
+static void find_failed(struct compiled *c, const struct compile_options *o,
+                        const struct nvrtc *nvrtc, const struct emitted *emitted)
 {
     struct cuda_code *code = &c->cuda;
     bool *failed = ARENA_ARRAY(&c->arena, bool, c->partition.n_groups + 1), any = false;
     char reason[500];
     for (uint32_t i = 0; i < code->n_kernels; i++) {
         bool is_suspect = code->images[emitted[i].unit].log != NULL;
-        if (!is_suspect || compiles_alone(c, nvrtc, &emitted[i], reason, sizeof reason)) {
+        if (!is_suspect || works_alone(c, o, nvrtc, &emitted[i], reason, sizeof reason)) {
             continue;
         }
         if (c->partition.groups[emitted[i].group].n_members < 2) {
@@ -266,8 +301,11 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     double start = now();
     TRY(nvrtc_open(o->libnvrtc, &nvrtc, e));
     status code = compile_units(c, o, nvrtc, e);
+    if (code == ATOLL_OK && o->tries_loading) {
+        code = try_units(c, o, e);
+    }
     if (code == ATOLL_COMPILER) {
-        find_failed(c, nvrtc, emitted);
+        find_failed(c, o, nvrtc, emitted);
     }
     nvrtc_close(nvrtc);
     c->cuda.seconds = now() - start;

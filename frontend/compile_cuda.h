@@ -23,7 +23,8 @@ struct cuda_code {
 struct compiled;
 struct compile_options;
 /* After fuse and lowering: emits, compiles, and gives the program's launches their stages. COMPILER
- * with is_failed set when kernels of several ops failed: split their groups and build again. */
+ * with is_failed set when kernels of several ops failed (to compile, or with tries_loading to
+ * load): split their groups and build again. */
 status compile_cuda(struct compiled *c, const struct compile_options *o, struct error *e);
 /* The code as a device takes it, in *out; the images, to be freed, are returned, NULL: no memory.
  * They point into code. */

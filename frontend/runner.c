@@ -169,6 +169,15 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
     here.skips_c = true;
     here.cuda_archs = archs;
     here.n_cuda_archs = 1;
+    struct error first = {0};
+    TRY(compile_graph(model, &here, &r->compiled, e));
+    status code = runner_from(r, seed, &first);
+    if (code != ATOLL_DEVICE || here.is_unfused) {
+        return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", first.text);
+    }
+    runner_free(r); /* once more, without the groups whose kernels the driver does not load */
+    *r = (struct runner){.device = o->device};
+    here.tries_loading = true;
     TRY(compile_graph(model, &here, &r->compiled, e));
     return runner_from(r, seed, e);
 }
