@@ -139,7 +139,7 @@ static const struct {
     {V015, CHECKED, plant_check, "found no integers"},
     {V015, CHECKED, plant_check_type, "%x = input: index check 0"},
     {V016, HEAD PRODUCT "%b = reciprocal(%j) " PRODUCT_END, NULL,
-     "found scale %b for operand %q, expected the reciprocal of %k, by which it was quantized"},
+     "found scale %z for operand %q, expected the reciprocal of %k, by which it was quantized"},
     {V016,
      HEAD "%c = reshape(%x) {shape=[1,4]} %q = cast(%c) {dtype=f8e4m3} %k = exp(%s) %r = "
           "reshape(%k) {shape=[1,1]} %p = scaled_matmul(%q, %q, %r, %r) return y=%p }",
