@@ -339,6 +339,7 @@ status runner_step(struct runner *r, struct error *e)
         return ATOLL_OK;
     }
     const struct graph *g = runner_graph(r);
+    TRY(graph_check_symbols(g, r->symbols, e));
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         if (node_is_leaf(&g->nodes[i])) {
             TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
