@@ -194,6 +194,11 @@ START_TEST(mistake)
     lint_text(text, p, false, &f);
     const struct finding *found = find(&f, p->code);
     ck_assert_msg(found != NULL, "%s: not found among %u", p->code, f.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f.n; i++) {
+        n += strcmp(f.items[i].code, p->code) == 0;
+    }
+    ck_assert_uint_eq(n, 1);
     ck_assert_str_eq(found->node, p->node);
     ck_assert_int_eq((int)found->location.line, p->line);
     ck_assert(p->line == 0 || strcmp(found->location.file, "bad.graph") == 0);
