@@ -25,6 +25,9 @@ status capture_fail(struct atoll_trace *t, atoll_site site, status code, const c
 {
     char what[900];
     va_list args;
+    if (t->is_lazy && !t->is_building) {
+        (void)capture_graph(t); /* a mistake in types before this one is the first */
+    }
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
@@ -149,6 +152,10 @@ static struct atoll_trace *trace_of(atoll_site site, const char *call, const ato
         if (t != NULL) {
             return t;
         }
+    }
+    if (n == 0 && newest != NULL) {
+        capture_fail(newest, site, ATOLL_USAGE, "atoll_%s: found 0 operands, expected 1 or more",
+                     call);
     }
     return n > 0 ? capture_of(site, operands[0], call) : NULL;
 }

@@ -32,6 +32,7 @@ struct capture_result { /* an output, or an update (of leaf) */
 struct atoll_trace {
     uint32_t number; /* in its handles */
     bool is_lazy;    /* no graph until it is asked for */
+    bool is_building;
     tape_text name;
     struct atoll_trace *older; /* of the traces open on this thread */
     struct error error;

@@ -178,7 +178,9 @@ const struct graph *capture_graph(struct atoll_trace *t)
     if (is_whole) {
         return t->graph;
     }
+    t->is_building = true;
     if (arena_recover(&r)) {
+        t->is_building = false;
         fail(&t->error, ATOLL_OUT_OF_MEMORY, "out of memory while a model is recorded");
         return NULL;
     }
@@ -188,6 +190,7 @@ const struct graph *capture_graph(struct atoll_trace *t)
     add_calls(t);
     add_results(t);
     arena_recover_end(&r);
+    t->is_building = false;
     return t->error.code == ATOLL_OK ? t->graph : NULL;
 }
 
