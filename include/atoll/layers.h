@@ -68,7 +68,7 @@ typedef struct {
 } atoll_dropout_layer_args;
 atoll_value atoll_dropout_layer_call(atoll_dropout_layer_args s);
 #define atoll_dropout_layer(...) atoll_dropout_layer_call((atoll_dropout_layer_args){ \
-    .site = {__FILE__, __LINE__}, __VA_ARGS__})
+    .site = {__FILE__, __LINE__}, .is_off = false, __VA_ARGS__})
 
 /* x (..,K) -> (..,n_out): linear to n_hidden (fc1), activation, linear (fc2). activation: "gelu",
  * "gelu_tanh", "relu", "silu", "tanh", "sigmoid". */

@@ -1,3 +1,4 @@
+/* clang-format off */
 /* Every operation as a call: operands in order, then required attributes, then others by name:
  *
  *     atoll_value h = atoll_gelu(atoll_linear(x, w, b), .form = "tanh");
@@ -11,7 +12,6 @@
 #ifndef ATOLL_OPS_H
 #define ATOLL_OPS_H
 
-/* clang-format off */
 #include <math.h>
 #include <stdbool.h>
 
