@@ -16,6 +16,10 @@
 
 #include "atoll/atoll.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* clang-format off */
 
 /* x (..,K) -> (..,n_out). weight (n_out,K) and bias (n_out), uniform within 1 / sqrt(K). */
@@ -113,5 +117,9 @@ atoll_value atoll_block_layer_call(atoll_block_layer_args s);
     .site = {__FILE__, __LINE__}, .has_bias = true, .activation = "gelu", __VA_ARGS__})
 
 /* clang-format on */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
