@@ -19,7 +19,7 @@ gives() {
     shift 2
     "$@" >"$work/out" 2>"$work/err"
     found=$?
-    if [ $found -ne "$code" ] || ! cat "$work/out" "$work/err" | grep -qE -- "$pattern"; then
+    if [ $found -ne "$code" ] || ! grep -qE -- "$pattern" "$work/out" "$work/err"; then
         wrong "exit $found (expected $code), expected a line like '$pattern', found: $(head -c 900 "$work/out" "$work/err") [${*:2}]"
     fi
 }
