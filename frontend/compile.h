@@ -56,7 +56,8 @@ struct compiled {
     struct notes notes;
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
-    log_fn *log; /* of the options */
+    const char *cache_miss; /* why the kernels were not in the cache; NULL: they were, or none */
+    log_fn *log;            /* of the options */
     void *log_context;
 };
 

@@ -78,6 +78,7 @@ struct ledger_entry {
     uint32_t number, segment; /* number from 1 */
     uint64_t call;            /* that built it */
     bool is_symbolic, is_evicted;
+    bool is_counted;   /* among the builds: its event has come */
     const char *title; /* "n >= 2" or "x f32[64,64], y i64[64]" */
     const char *policy, *rounding;
     uint64_t hits;
@@ -88,6 +89,7 @@ struct ledger_entry {
     struct ledger_group *groups;
     const char *islands; /* lines: a reason an island */
     const char *source;  /* of the kernels */
+    const char *cache;   /* why they were not in the disk cache; "" they were */
     uint64_t peak_bytes, leaf_bytes;
 };
 
@@ -113,6 +115,8 @@ void ledger_destroy(ledger *l); /* NULL is accepted */
 
 /* Writing; all texts are copied. Each takes the lock. OUT_OF_MEMORY leaves the ledger as it was. */
 status ledger_add_event(ledger *l, const struct ledger_event *event, struct error *e);
+/* A plain hit that belongs to one of the last events: counted there. false: add an event. */
+bool ledger_join_hit(ledger *l, uint64_t call, uint32_t segment, uint32_t entry);
 status ledger_add_break(ledger *l, const struct ledger_break *b, struct error *e);
 status ledger_add_entry(ledger *l, const struct ledger_entry *entry, struct error *e);
 void ledger_evict(ledger *l, uint32_t entry);
@@ -123,6 +127,7 @@ void ledger_hold(const ledger *l);
 void ledger_let_go(const ledger *l);
 
 /* JSON, and back: the loader takes any bytes; FORMAT or VERSION in one line naming the field. */
+char *ledger_json(const ledger *l); /* to be freed; NULL: no memory */
 status ledger_save(const ledger *l, const char *path, struct error *e);
 status ledger_load(const char *path, ledger **out, struct error *e);
 status ledger_read_bytes(const void *bytes, size_t size, const char *name, ledger **out,
