@@ -14,26 +14,6 @@ const char *const ledger_outcome_names[N_LEDGER_OUTCOMES] = {"hit",   "built",  
 
 enum { LOOK_BACK = 16 }; /* events searched for one to join */
 
-ledger *ledger_create(const char *name)
-{
-    ledger *l = calloc(1, sizeof *l);
-    pthread_mutex_t *lock = malloc(sizeof *lock);
-    if (l == NULL || lock == NULL || pthread_mutex_init(lock, NULL) != 0) {
-        free(l);
-        free(lock);
-        return NULL;
-    }
-    struct recovery r;
-    l->lock = lock;
-    if (arena_recover(&r)) {
-        ledger_destroy(l);
-        return NULL;
-    }
-    l->name = arena_copy_text(&l->arena, name);
-    arena_recover_end(&r);
-    return l;
-}
-
 void ledger_destroy(ledger *l)
 {
     if (l == NULL) {
@@ -88,6 +68,28 @@ static status write_held(ledger *l, const void *what, void (*write)(ledger *, co
 static const char *copy(ledger *l, const char *text)
 {
     return arena_copy_text(&l->arena, text != NULL ? text : "");
+}
+
+static void write_name(ledger *l, const void *what)
+{
+    l->name = copy(l, what);
+}
+
+ledger *ledger_create(const char *name)
+{
+    ledger *l = calloc(1, sizeof *l);
+    pthread_mutex_t *lock = malloc(sizeof *lock);
+    if (l == NULL || lock == NULL || pthread_mutex_init(lock, NULL) != 0) {
+        free(l);
+        free(lock);
+        return NULL;
+    }
+    l->lock = lock;
+    if (write_held(l, name, write_name, NULL) != ATOLL_OK) {
+        ledger_destroy(l);
+        return NULL;
+    }
+    return l;
 }
 
 /* ---- events ---- */

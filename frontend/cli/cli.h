@@ -45,7 +45,7 @@ struct command {
 };
 
 extern const struct command command_compile, command_train, command_compare, command_inspect,
-    command_finfo, command_data, command_devices;
+    command_explain, command_finfo, command_data, command_devices;
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);

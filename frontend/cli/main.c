@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_compile, &command_train, &command_compare,
-                                                 &command_inspect, &command_finfo, &command_data,
-                                                 &command_devices};
+static const struct command *const commands[] = {
+    &command_compile, &command_train, &command_compare, &command_inspect,
+    &command_explain, &command_finfo, &command_data,    &command_devices};
 
 static int exit_code(status code)
 {
