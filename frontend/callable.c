@@ -231,8 +231,9 @@ static status write_event(void *context)
         struct ledger_entry entry = {0};
         struct arena scratch = SCRATCH_ARENA;
         describe_entry(&entry, l->en, &l->report, l->en->number <= MAX_DESCRIBED, &scratch);
-        TRY(ledger_add_entry(l->c->ledger, &entry, l->e));
+        status code = ledger_add_entry(l->c->ledger, &entry, NULL);
         arena_free(&scratch);
+        TRY(code);
         v->seconds = l->report.seconds;
         v->kernels_built = l->report.kernels_built;
         v->kernels_loaded = l->report.kernels_loaded;

@@ -198,16 +198,16 @@ static void report_json(const struct training *t, const char *policy, double ste
     json_text(&j, "policy", policy);
     json_text(&j, "mode", t->job.compile.is_eager ? "eager" : "fused");
     json_whole(&j, "steps", (uint64_t)t->steps);
-    json_real(&j, "loss", t->loss, 9);
-    json_real(&j, "test_accuracy", t->accuracy, 6);
-    json_real(&j, "step_us", step, 6);
+    json_number(&j, "loss", t->loss, 9);
+    json_number(&j, "test_accuracy", t->accuracy, 6);
+    json_number(&j, "step_us", step, 6);
     json_whole(&j, "peak_bytes", t->runner.peak_bytes);
     if (t->runner.device != NULL) {
         json_whole(&j, "device_allocated_bytes", t->runner.device->memory.peak_allocated);
         json_whole(&j, "device_reserved_bytes", t->runner.device->memory.peak_reserved);
     }
-    json_real(&j, "accepted", t->accepted, 16);
-    json_real(&j, "skipped", t->skipped, 16);
+    json_number(&j, "accepted", t->accepted, 16);
+    json_number(&j, "skipped", t->skipped, 16);
     json_close("\n");
 }
 

@@ -13,7 +13,11 @@ void report_counters(struct text *t, const atoll_counters *n);
 /* Everything in order of calls. */
 void report_text(struct text *t, const ledger *l);
 
-/* A self-contained page. */
+/* A self-contained page: no script, nothing fetched. */
 void report_html(struct text *t, const ledger *l);
+/* Its parts: text with <, >, & and quotes spelt out; "train.c:31", or nothing; one plan. */
+void html_text(struct text *t, const char *text);
+void html_place(struct text *t, const char *file, uint32_t line);
+void html_plan(struct text *t, const struct ledger_entry *en);
 
 #endif
