@@ -11,7 +11,7 @@
 #include "runtime/library.h"
 #include "runtime/program.h"
 
-/* fusion, precision, memory, kernels */
+/* fusion, precision, memory, kernels, recompiles, guards, graph_breaks */
 typedef void log_fn(void *context, const char *category, const char *line);
 
 struct compile_options {
