@@ -30,6 +30,10 @@
 #undef SIGN
 #undef RELU
 #undef IS_FINITE
+#undef HIGH
+#undef REST
+#undef JOIN
+#undef STOCH
 #undef K
 #undef OP_NAME
 #undef OP_TYPE
@@ -56,6 +60,10 @@
 #define FLOOR(a)    m_floor(a)
 #define CEIL(a)     m_ceil(a)
 #define ROUND(a)    m_round(a)
+#define HIGH(a)     high_bf16(a)
+#define REST(a)     rest_bf16(a)
+#define JOIN(a, b)  join_bf16(a, b)
+#define STOCH(a, b) stochastic_bf16(a, b)
 #elif defined(A_F64)
 #define OP_TYPE     double
 #define OP_NAME(op) op_##op##_f64
@@ -78,6 +86,10 @@
 #define FLOOR(a)    m_floor_f64(a)
 #define CEIL(a)     m_ceil_f64(a)
 #define ROUND(a)    m_round_f64(a)
+#define HIGH(a)     ((double)high_bf16((float)(a)))
+#define REST(a)     ((double)rest_bf16((float)(a)))
+#define JOIN(a, b)  ((double)join_bf16((float)(a), (float)(b)))
+#define STOCH(a, b) ((double)stochastic_bf16((float)(a), (float)(b)))
 #elif defined(A_I64)
 /* Signed overflow is undefined in C: wrap in unsigned, compare in signed. */
 #define OP_TYPE      int64_t
