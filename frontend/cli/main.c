@@ -8,7 +8,7 @@
 
 static const struct command *const commands[] = {&command_compile, &command_train, &command_compare,
                                                  &command_inspect, &command_finfo, &command_data,
-                                                 &command_devices};
+                                                 &command_devices, &command_bench};
 
 static int exit_code(status code)
 {
