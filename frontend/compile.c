@@ -17,6 +17,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+enum { MAX_KEPT = 300 }; /* values a kernel stores for looking at: CUDA bounds its parameters */
+
 struct stage {
     const char *name;
     pass_fn *pass;
@@ -370,6 +372,9 @@ static status build_program(struct compiled *out, const struct compile_options *
                                                   is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
     uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
+    if (o->keeps_values) {
+        partition_keep_values(&out->partition, MAX_KEPT);
+    }
     struct error first = {0};
     status code = build_kernels(out, o, &first);
     if (code == ATOLL_COMPILER && out->cuda.is_failed != NULL) {

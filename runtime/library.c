@@ -1,5 +1,6 @@
 /* Loads a shared object from memory through an anonymous file, so that nothing executable is left
- * on a disk. */
+ * on a disk. The loader knows a library by its path, /proc/self/fd/N: the file stays open as long
+ * as its library, so that no other one comes to have that N. */
 #define _GNU_SOURCE
 #include "library.h"
 
@@ -11,13 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The file stays open as long as the library: the loader knows libraries by the path they came
- * from, and a number used again would give it an earlier one that is still loaded. */
 struct library {
     void *handle;
-    int fd;
     void *bytes;
     size_t size;
+    int fd;
 };
 
 static bool write_all(int fd, const unsigned char *data, size_t size)
