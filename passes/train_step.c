@@ -154,7 +154,10 @@ static void accumulate(struct step *s)
     }
     value count = step_scalar(s, OP_state, "acc.count", I64, 0.0);
     value next = op2(s, OP_add, count, number(s, 1.0));
-    s->is_last = op2(s, OP_ge, next, number(s, (double)s->o->accumulate));
+    value window = number(s, (double)s->o->accumulate);
+    s->g->origin_name = s->is_fp8 ? "step.last" : NULL; /* as step.finite below */
+    s->is_last = op2(s, OP_ge, next, window);
+    s->g->origin_name = NULL;
     graph_update(s->g, count, where(s, s->is_last, number(s, 0.0), next));
     for (uint32_t i = 0; i < s->n; i++) {
         value acc = step_moment(s, i, "acc");
