@@ -11,7 +11,7 @@
 #include "runtime/library.h"
 #include "runtime/program.h"
 
-/* fusion, precision, memory, kernels */
+/* fusion, precision, memory, kernels, recompiles, guards, graph_breaks */
 typedef void log_fn(void *context, const char *category, const char *line);
 
 struct compile_options {
@@ -20,6 +20,8 @@ struct compile_options {
     bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
+    bool keeps_values;                 /* a session can show every value after a step: slower,
+                                          and nothing shares memory */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
     struct device *device;             /* where it will run; NULL: the CPU */
     bool tries_loading;                /* kernels that the device cannot load count as failed */
@@ -57,7 +59,8 @@ struct compiled {
     struct notes notes;
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
-    log_fn *log; /* of the options */
+    const char *cache_miss; /* why the kernels were not in the cache; NULL: they were, or none */
+    log_fn *log;            /* of the options */
     void *log_context;
 };
 

@@ -48,6 +48,8 @@ status runner_bind(struct runner *r, const int64_t *symbols, struct error *e);
 status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e);
 /* NULL when there is no such leaf. */
 struct tensor *runner_leaf(struct runner *r, const char *name);
+/* Eager leaves get their memory at the present symbols, as a step gives it to them. */
+status runner_fit_leaves(struct runner *r, struct error *e);
 status runner_step(struct runner *r, struct error *e);
 /* data NULL when there is no such output. */
 struct tensor runner_output(struct runner *r, const char *name);
@@ -61,7 +63,8 @@ status runner_choose(struct runner *r, struct device *device, struct error *e);
 /* Checkpoints of params, buffers and states. */
 status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e);
 status runner_load(struct runner *r, const char *path, int64_t *steps, struct error *e);
-/* Copies every param, buffer and state leaf that both have by name. */
+/* Copies every param, buffer and state leaf that both have by name; an f32 param takes the f32
+ * value of one that is kept as bf16. */
 void runner_copy_leaves(struct runner *to, struct runner *from);
 
 #endif

@@ -4,6 +4,7 @@
 #include "cublaslt_internal.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struc
     return ATOLL_OK;
 }
 
-static void free_plan(struct cublaslt *b, struct lt_plan *p)
+void lt_free_plan(struct cublaslt *b, struct lt_plan *p)
 {
     void *layouts[] = {p->a, p->b, p->d};
     for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++) {
@@ -92,7 +93,7 @@ void cublaslt_close(struct cublaslt *b)
         return;
     }
     for (uint32_t i = 0; i < b->n_plans; i++) {
-        free_plan(b, &b->plans[i]);
+        lt_free_plan(b, &b->plans[i]);
     }
     if (b->handle != NULL) {
         (void)b->cublasLtDestroy(b->handle);
@@ -112,7 +113,7 @@ static bool is_f8(enum dtype t)
     return t == F8E4M3 || t == F8E5M2;
 }
 
-static int type_of(enum dtype t)
+int lt_type_of(enum dtype t)
 {
     switch ((int)t) {
     case F32:
@@ -135,7 +136,7 @@ static int type_of(enum dtype t)
 status cublaslt_check(const struct contraction *c, int arch, struct error *e)
 {
     const char *ab = dtype_info[c->ab].name, *to = dtype_info[c->c].name;
-    if (type_of(c->ab) < 0 || type_of(c->c) < 0) {
+    if (lt_type_of(c->ab) < 0 || lt_type_of(c->c) < 0) {
         return fail(e, ATOLL_UNSUPPORTED, "cuBLASLt: no product of %s giving %s", ab, to);
     }
     if ((c->ab == F64) != (c->c == F64)) {
@@ -172,12 +173,12 @@ status cublaslt_check(const struct contraction *c, int arch, struct error *e)
 
 /* ---- plans ---- */
 
-static status set_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
-                         int64_t batch, int64_t stride, struct error *e)
+status lt_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
+                 int64_t batch, int64_t stride, struct error *e)
 {
     int32_t count = (int32_t)batch;
     TRY(lt_check(
-        b->cublasLtMatrixLayoutCreate(out, type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
+        b->cublasLtMatrixLayoutCreate(out, lt_type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
         "cublasLtMatrixLayoutCreate", dtype_info[t].name, e));
     if (batch > 1) {
         TRY(lt_check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_BATCH, &count, sizeof count),
@@ -189,15 +190,18 @@ static status set_layout(struct cublaslt *b, void **out, enum dtype t, int64_t r
     return ATOLL_OK;
 }
 
+static int compute_of(const struct cublaslt *b, const struct contraction *c)
+{
+    return c->c == F64 ? COMPUTE_64F : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32 : COMPUTE_32F;
+}
+
 static status set_desc(struct cublaslt *b, struct lt_plan *p, struct error *e)
 {
     const struct contraction *c = &p->c;
-    p->compute = c->c == F64                      ? COMPUTE_64F
-                 : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32
-                                                  : COMPUTE_32F;
-    int32_t first = c->transpose_b, second = c->transpose_a, type = type_of(c->c);
+    int compute = compute_of(b, c);
+    int32_t first = c->transpose_b, second = c->transpose_a, type = lt_type_of(c->c);
     int32_t epilogue = EPILOGUE_BIAS;
-    TRY(lt_check(b->cublasLtMatmulDescCreate(&p->desc, p->compute, c->c == F64 ? 1 : 0),
+    TRY(lt_check(b->cublasLtMatmulDescCreate(&p->desc, compute, c->c == F64 ? 1 : 0),
                  "cublasLtMatmulDescCreate", dtype_info[c->ab].name, e));
     TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first),
                  "cublasLtMatmulDescSetAttribute", "transpose", e));
@@ -220,15 +224,18 @@ static status set_layouts(struct cublaslt *b, struct lt_plan *p, struct error *e
     int64_t batch = c->n_batch > 0 ? c->batch[last] : 1;
     int64_t stride_a = c->n_batch > 0 ? c->batch_stride_a[last] : 0;
     int64_t stride_b = c->n_batch > 0 ? c->batch_stride_b[last] : 0;
-    TRY(set_layout(b, &p->a, c->ab, c->transpose_b ? c->k : c->n, c->transpose_b ? c->n : c->k,
-                   batch, stride_b, e));
-    TRY(set_layout(b, &p->b, c->ab, c->transpose_a ? c->m : c->k, c->transpose_a ? c->k : c->m,
-                   batch, stride_a, e));
-    return set_layout(b, &p->d, c->c, c->n, c->m, batch, c->m * c->n, e);
+    TRY(lt_layout(b, &p->a, c->ab, c->transpose_b ? c->k : c->n, c->transpose_b ? c->n : c->k,
+                  batch, stride_b, e));
+    TRY(lt_layout(b, &p->b, c->ab, c->transpose_a ? c->m : c->k, c->transpose_a ? c->k : c->m,
+                  batch, stride_a, e));
+    return lt_layout(b, &p->d, c->c, c->n, c->m, batch, c->m * c->n, e);
 }
 
-static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error *e)
+status lt_ask(struct cublaslt *b, struct lt_plan *p, struct error *e)
 {
+    if (lt_recall(b, p)) {
+        return ATOLL_OK;
+    }
     void *preference = NULL;
     uint64_t workspace = WORKSPACE_BYTES;
     uint32_t reduction = REDUCTION_COMPUTE_TYPE;
@@ -248,12 +255,55 @@ static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error 
                                                  preference, 1, &p->heuristic, &found);
     }
     (void)b->cublasLtMatmulPreferenceDestroy(preference);
-    char what[120];
-    snprintf(what, sizeof what, "%s to %s, M %lld N %lld K %lld", dtype_info[p->c.ab].name,
-             dtype_info[p->c.c].name, (long long)p->c.m, (long long)p->c.n, (long long)p->c.k);
-    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
+    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", p->what, e));
     return found > 0 ? ATOLL_OK
-                     : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", what);
+                     : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", p->what);
+}
+
+int lt_arch(const struct cublaslt *b)
+{
+    return atoi(b->device->arch + 3);
+}
+
+status lt_new_plan(struct cublaslt *b, struct lt_plan **out, struct error *e)
+{
+    if (b->n_plans == b->capacity) {
+        uint32_t capacity = 2 * b->capacity + 32;
+        struct lt_plan *more = realloc(b->plans, capacity * sizeof *more);
+        if (more == NULL) {
+            return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+        }
+        b->plans = more;
+        b->capacity = capacity;
+    }
+    *out = &b->plans[b->n_plans];
+    memset(*out, 0, sizeof **out);
+    return ATOLL_OK;
+}
+
+status lt_set(struct cublaslt *b, void *desc, int attribute, const void *from, size_t size,
+              const char *what, struct error *e)
+{
+    return lt_check(b->cublasLtMatmulDescSetAttribute(desc, attribute, from, size),
+                    "cublasLtMatmulDescSetAttribute", what, e);
+}
+
+static void describe(const struct cublaslt *b, struct lt_plan *p)
+{
+    const struct contraction *c = &p->c;
+    uint32_t last = c->n_batch > 0 ? c->n_batch - 1 : 0;
+    int at = snprintf(p->what, sizeof p->what,
+                      "%s to %s, M %" PRId64 " N %" PRId64 " K %" PRId64 "%s%s%s",
+                      dtype_info[c->ab].name, dtype_info[c->c].name, c->m, c->n, c->k,
+                      c->transpose_a ? ", a (K,M)" : "", c->transpose_b ? ", b (N,K)" : "",
+                      c->has_bias ? ", bias" : "");
+    if (c->n_batch > 0) {
+        at += snprintf(p->what + at, sizeof p->what - (size_t)at,
+                       ", batch %" PRId64 " by %" PRId64 ", %" PRId64, c->batch[last],
+                       c->batch_stride_a[last], c->batch_stride_b[last]);
+    }
+    (void)snprintf(p->what + at, sizeof p->what - (size_t)at, "%s, %u-byte aligned",
+                   compute_of(b, c) == COMPUTE_TF32 ? ", TF32" : "", p->alignment);
 }
 
 static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t alignment,
@@ -265,28 +315,17 @@ static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t
             return ATOLL_OK;
         }
     }
-    const char *arch = b->device->arch;
-    TRY(cublaslt_check(c, atoi(arch + 3), e));
-    if (b->n_plans == b->capacity) {
-        uint32_t capacity = 2 * b->capacity + 32;
-        struct lt_plan *more = realloc(b->plans, capacity * sizeof *more);
-        if (more == NULL) {
-            return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
-        }
-        b->plans = more;
-        b->capacity = capacity;
-    }
-    struct lt_plan *p = &b->plans[b->n_plans];
-    memset(p, 0, sizeof *p);
+    struct lt_plan *p = NULL;
+    TRY(cublaslt_check(c, lt_arch(b), e));
+    TRY(lt_new_plan(b, &p, e));
     p->c = *c;
     p->alignment = alignment;
+    describe(b, p);
     status code = set_desc(b, p, e);
     code = code == ATOLL_OK ? set_layouts(b, p, e) : code;
-    if (code == ATOLL_OK && !lt_recall(b, p)) {
-        code = ask_heuristic(b, p, e);
-    }
+    code = code == ATOLL_OK ? lt_ask(b, p, e) : code;
     if (code != ATOLL_OK) {
-        free_plan(b, p);
+        lt_free_plan(b, p);
         return code;
     }
     b->n_plans++;

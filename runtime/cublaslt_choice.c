@@ -9,23 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything the descriptors of a product are made of. */
-static void describe(const struct lt_plan *p, char out[160])
-{
-    const struct contraction *c = &p->c;
-    uint32_t last = c->n_batch > 0 ? c->n_batch - 1 : 0;
-    int at = snprintf(out, 160, "%s to %s, M %" PRId64 " N %" PRId64 " K %" PRId64 "%s%s%s",
-                      dtype_info[c->ab].name, dtype_info[c->c].name, c->m, c->n, c->k,
-                      c->transpose_a ? ", a (K,M)" : "", c->transpose_b ? ", b (N,K)" : "",
-                      c->has_bias ? ", bias" : "");
-    if (c->n_batch > 0) {
-        at += snprintf(out + at, 160 - (size_t)at, ", batch %" PRId64 " by %" PRId64 ", %" PRId64,
-                       c->batch[last], c->batch_stride_a[last], c->batch_stride_b[last]);
-    }
-    (void)snprintf(out + at, 160 - (size_t)at, ", compute %d, %u-byte aligned", p->compute,
-                   p->alignment);
-}
-
 static void say(struct cublaslt *b, const char *what, const char *why)
 {
     char line[480];
@@ -65,16 +48,15 @@ static bool is_outdated(struct cublaslt *b, const struct lt_plan *p,
 
 bool lt_recall(struct cublaslt *b, struct lt_plan *p)
 {
-    char what[160], why[200];
-    describe(p, what);
+    char why[200];
     for (uint32_t i = 0; i < b->n_recalled; i++) {
         const struct contraction_choice *choice = &b->recalled[i];
         struct lt_heuristic result = {0};
-        if (strcmp(choice->what, what) != 0) {
+        if (strcmp(choice->what, p->what) != 0) {
             continue;
         }
         if (is_outdated(b, p, choice, &result, why, sizeof why)) {
-            say(b, what, why);
+            say(b, p->what, why);
             return false;
         }
         memcpy(p->heuristic.algo, choice->algorithm, sizeof p->heuristic.algo);
@@ -95,7 +77,7 @@ status cublaslt_choices(struct cublaslt *b, const struct contraction_choice **ou
     for (uint32_t i = 0; i < b->n_plans; i++) {
         struct contraction_choice *choice = &b->told[i];
         const struct lt_plan *p = &b->plans[i];
-        describe(p, choice->what);
+        memcpy(choice->what, p->what, sizeof choice->what);
         memcpy(choice->arch, b->device->arch, sizeof choice->arch);
         choice->library = b->cublasLtGetVersion();
         memcpy(choice->algorithm, p->heuristic.algo, sizeof choice->algorithm);

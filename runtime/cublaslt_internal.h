@@ -1,4 +1,4 @@
-/* What the files of cuBLASLt share: its calls, and a product made ready. */
+/* What the files of cuBLASLt share: its calls, the numbers of its attributes, plans. */
 #ifndef ATOLL_RUNTIME_CUBLASLT_INTERNAL_H
 #define ATOLL_RUNTIME_CUBLASLT_INTERNAL_H
 
@@ -46,7 +46,13 @@ enum {
     DESC_TRANSB = 4,
     DESC_EPILOGUE = 7,
     DESC_BIAS_POINTER = 8,
+    DESC_SCALE_POINTER_A = 17,
+    DESC_SCALE_POINTER_B = 18,
     DESC_BIAS_TYPE = 26,
+    DESC_SCALE_MODE_A = 31,
+    DESC_SCALE_MODE_B = 32,
+    SCALE_MODE_SCALAR = 0,
+    SCALE_MODE_OUTER = 3, /* one for each row of D or column of it */
     EPILOGUE_BIAS = 4,
     LAYOUT_BATCH = 5,
     LAYOUT_STRIDE = 6,
@@ -59,8 +65,9 @@ enum {
 
 struct lt_plan {
     struct contraction c;
+    struct scaled_product p; /* of f8 operands with scales; then c is zero */
     uint32_t alignment;
-    int compute;
+    char what[160]; /* the product in words: all that descriptor and layouts are made of */
     void *desc, *a, *b, *d;
     struct lt_heuristic heuristic;
 };
@@ -73,17 +80,28 @@ struct cublaslt {
     uint32_t n_plans, capacity;
     struct contraction_choice *recalled; /* of a plan: taken where they still hold */
     uint32_t n_recalled;
-    struct contraction_choice *told; /* what lt_choices lends */
+    struct contraction_choice *told; /* what cublaslt_choices lends */
 #define X(name, args) int(*name) args;
     LT_CALLS(X)
 #undef X
     size_t (*cublasLtGetVersion)(void);
 };
 
-/* The calls' return values as statuses; what: the call's subject. */
 status lt_check(int code, const char *call, const char *what, struct error *e);
-/* cublaslt_choice.c: the recorded algorithm of a product whose descriptors are set, when the
- * library still takes it; false after saying why not (nothing when there is none). */
+int lt_type_of(enum dtype t); /* -1: none */
+status lt_set(struct cublaslt *b, void *desc, int attribute, const void *from, size_t size,
+              const char *what, struct error *e);
+status lt_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
+                 int64_t batch, int64_t stride, struct error *e);
+/* The algorithm for a plan whose words, descriptor and layouts are set: a recorded one that still
+ * holds, else the heuristic's first. */
+status lt_ask(struct cublaslt *b, struct lt_plan *p, struct error *e);
+/* cublaslt_choice.c: whether a recorded algorithm is taken; false after logging why not (nothing
+ * when there is none). */
 bool lt_recall(struct cublaslt *b, struct lt_plan *p);
+/* Room for one more plan, zeroed, not counted yet. */
+status lt_new_plan(struct cublaslt *b, struct lt_plan **out, struct error *e);
+void lt_free_plan(struct cublaslt *b, struct lt_plan *p);
+int lt_arch(const struct cublaslt *b); /* 90 for sm_90 */
 
 #endif

@@ -250,7 +250,7 @@ static status cuda_launch(struct device *base, const struct device_launch *l, st
     return ATOLL_OK;
 }
 
-static status open_blas(struct cuda_device *d, struct error *e)
+static status need_blas(struct cuda_device *d, struct error *e)
 {
     ENTER(d, e);
     return d->blas != NULL ? ATOLL_OK
@@ -261,21 +261,21 @@ static status cuda_contract(struct device *base, const struct contraction *c, co
                             const void *b, const void *bias, void *out, struct error *e)
 {
     struct cuda_device *d = of(base);
-    TRY(open_blas(d, e));
+    TRY(need_blas(d, e));
     return cublaslt_run(d->blas, c, a, b, bias, out, d->compute, e);
 }
 
 static status cuda_choose(struct device *base, const struct contraction *c, const void *a,
                           const void *b, const void *bias, const void *out, struct error *e)
 {
-    TRY(open_blas(of(base), e));
+    TRY(need_blas(of(base), e));
     return cublaslt_choose(of(base)->blas, c, a, b, bias, out, e);
 }
 
 static status cuda_choices(struct device *base, const struct contraction_choice **out, uint32_t *n,
                            struct error *e)
 {
-    TRY(open_blas(of(base), e));
+    TRY(need_blas(of(base), e));
     return cublaslt_choices(of(base)->blas, out, n, e);
 }
 
@@ -285,8 +285,16 @@ static status cuda_recall(struct device *base, const struct contraction_choice *
     if (n == 0) {
         return ATOLL_OK;
     }
-    TRY(open_blas(of(base), e));
+    TRY(need_blas(of(base), e));
     return cublaslt_recall(of(base)->blas, choices, n, e);
+}
+
+static status cuda_contract_scaled(struct device *base, const struct scaled_product *p,
+                                   const void *const operands[4], void *out, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    TRY(need_blas(d, e));
+    return cublaslt_run_scaled(d->blas, p, operands, out, d->compute, e);
 }
 
 /* ---- recording a step ---- */
@@ -356,4 +364,5 @@ const struct backend cuda_backend = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .record_free = cuda_record_free,
+    .contract_scaled = cuda_contract_scaled,
 };

@@ -1,5 +1,6 @@
 /* Loads a shared object from memory through an anonymous file, so that nothing executable is left
- * on a disk. */
+ * on a disk. The loader knows a library by its path, /proc/self/fd/N: the file stays open as long
+ * as its library, so that no other one comes to have that N. */
 #define _GNU_SOURCE
 #include "library.h"
 
@@ -15,6 +16,7 @@ struct library {
     void *handle;
     void *bytes;
     size_t size;
+    int fd;
 };
 
 static bool write_all(int fd, const unsigned char *data, size_t size)
@@ -41,23 +43,20 @@ struct library *library_open(const void *bytes, size_t size, const char *name, s
         fail(e, ATOLL_OUT_OF_MEMORY, "%s: no memory for %zu bytes of kernels", name, size);
         return NULL;
     }
-    int fd = memfd_create("atoll-kernels", MFD_CLOEXEC);
-    if (fd < 0 || !write_all(fd, bytes, size)) {
+    l->fd = memfd_create("atoll-kernels", MFD_CLOEXEC);
+    if (l->fd < 0 || !write_all(l->fd, bytes, size)) {
         fail(e, ATOLL_IO, "%s: kernels cannot be mapped: %s", name, strerror(errno));
     } else {
         char path[64];
         memcpy(l->bytes, bytes, size);
         l->size = size;
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", l->fd);
         l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (l->handle == NULL) {
             fail(e, ATOLL_FORMAT,
                  "%s: kernels do not load: %s; hint: compile again on this machine", name,
                  dlerror());
         }
-    }
-    if (fd >= 0) {
-        close(fd);
     }
     if (l->handle == NULL) {
         library_close(l);
@@ -82,6 +81,9 @@ void library_close(struct library *l)
     if (l != NULL) {
         if (l->handle != NULL) {
             dlclose(l->handle);
+        }
+        if (l->fd >= 0) {
+            close(l->fd);
         }
         free(l->bytes);
         free(l);

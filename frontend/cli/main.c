@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_compile, &command_train, &command_compare,
-                                                 &command_inspect, &command_finfo, &command_data,
-                                                 &command_devices};
+static const struct command *const commands[] = {
+#define X(name) &command_##name,
+#include "commands.def"
+#undef X
+};
 
 static int exit_code(status code)
 {

@@ -7,7 +7,7 @@ if [ -z "${ATOLL_LIBCUDA-}" ] || [ -z "${ATOLL_LIBCUBLASLT-}" ]; then
     echo "skipped: needs ATOLL_LIBCUDA and ATOLL_LIBCUBLASLT (the emulator's libraries)"
     exit 77
 fi
-if ! "$ATOLL_BIN/atoll" devices | grep -q '^CUDA compiler: NVRTC'; then
+if ! "$ATOLL_BIN/atoll" devices | grep '^CUDA compiler: NVRTC' >/dev/null; then
     echo "skipped: no NVRTC"
     exit 77
 fi
@@ -21,6 +21,9 @@ same() {
     echo "$3: same bytes"
 }
 "$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 | tee "$work/compare"
+grep -q ', 0 with different bits' "$work/compare"
+"$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --policies bf16 --epochs 1 --batch 512 \
+    --params '*=bf16-stochastic,b?=bf16-remainder' | tee "$work/compare"
 grep -q ', 0 with different bits' "$work/compare"
 
 "$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --target cuda:sm_90a --target cuda:sm_90 -o "$work/step.plan"

@@ -57,6 +57,10 @@ refused 3 'no column|has columns|columns' "$atoll" train "$model" --data "$digit
 refused 3 'No such file' "$atoll" train "$model" --data "$work/none.csv"
 refused 3 'No such file' "$atoll" train "$work/none.graph" --data "$digits"
 
+refused 2 "'bf16' is no way to keep parameters; expected f32, bf16-stochastic" "$atoll" train "$model" --data "$digits" --params bf16
+refused 2 'the data has 1438 training rows' "$atoll" bench "$model" --data "$digits" --batch 2000
+refused 2 "policy 'fp64' is unknown|fp64" "$atoll" bench "$model" --data "$digits" --policies fp32,fp64
+refused 4 'none/x.html' "$atoll" bench "$model" --data "$digits" --html "$work/none/x.html"
 refused 2 'unknown option --batsh' "$atoll" train "$model" --batsh 3
 refused 2 "no policy 'bf17'" "$atoll" train "$model" --data "$digits" --policy bf17
 refused 2 'expected a whole number' "$atoll" train "$model" --data "$digits" --batch many
@@ -100,6 +104,7 @@ refused 2 'symbol n is given twice' "${train[@]}" --shape n=64,n=32
 sed 's/) {/) where n in [2,40] {/' "$model" >"$work/range.graph"
 refused 2 'n=50 is outside the model.s range \[2, 40\]' "$atoll" compile "$work/range.graph" --shape n=50 -o "$work/x.plan"
 refused 3 'symbol n = 64 is outside the range \[2, 40\]' "$atoll" train "$work/range.graph" --data "$digits"
+refused 3 'symbol n = 64 is outside the range \[2, 40\]' "$atoll" train "$work/range.graph" --data "$digits" --eager
 
 # Files: missing, directories, empty; what cannot be written is said before the work is done.
 : >"$work/empty.graph" && : >"$work/empty.csv" && : >"$work/empty.plan"
