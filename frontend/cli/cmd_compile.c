@@ -13,6 +13,8 @@ static const struct option options[] = {
     {"shape", "n=64", "fix symbols to numbers; others stay symbolic"},
     {"optimizer", "TEXT",
      "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"params", "FORM",
+     "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm (default: none)"},
     {"accumulate", "K", "micro-batches a step (default 1)"},
@@ -81,7 +83,7 @@ static void print_built(const struct runner *r, const char *output, double secon
     json_whole(&j, "launches", program_calls(&r->compiled.program));
     json_whole(&j, "peak_bytes", session_peak_bytes(r->session));
     json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
-    json_real(&j, "seconds", seconds, 4);
+    json_number(&j, "seconds", seconds, 4);
     json_truth(&j, "from_cache", r->compiled.is_from_cache);
     json_whole(&j, "cuda_targets", r->compiled.cuda.n_archs);
     json_whole(&j, "cuda_kernels", r->compiled.cuda.n_kernels);
