@@ -100,8 +100,7 @@ else
 fi
 
 # A flipped byte: one warning, and the entry is made again.
-cache=$work/flipped
-runs "a new cache" "$cache" 0
+cache=$work/race
 entry=$(find "$cache" -name '*.kernels')
 size=$(stat -c %s "$entry")
 printf '\xff' | dd of="$entry" bs=1 seek=$((size / 2)) conv=notrunc status=none
@@ -141,8 +140,7 @@ else
 fi
 
 # A directory of another user: nothing in it is used.
-cache=$work/foreign
-runs "a new cache" "$cache" 0
+cache=$work/race
 if [ "$(id -u)" -eq 0 ] && chown 65534 "$cache" 2>"$work/chown"; then
     runs "another user's directory" "$cache" 1 "cache .*belongs to user 65534: not used"
 else

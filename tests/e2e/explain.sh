@@ -25,20 +25,20 @@ exits() { # CODE COMMAND...
 
 # The list of the page: one recompile for 5, then none for any size from 2 on; 0 and 1 have a plan each.
 cd "$ATOLL_SOURCE" || exit 1
-exits 0 "$atoll" explain examples/digits.graph --policy bf16 --shapes n=64,n=64,n=5,n=7,n=1,n=0,n=1 --save "$work/l.json" --html "$work/l.html"
+exits 0 "$atoll" explain examples/digits.graph --policy bf16 --forward --shapes n=64,n=64,n=5,n=7,n=1,n=0,n=1 --save "$work/l.json" --html "$work/l.html"
 has "$work/out" '^call 1, x f32\[64,64\], y i64\[64\]: built plan 1 in [0-9]+ ms for x f32\[64,64\], y i64\[64\]; [0-9]+ kernels compiled, 0 loaded'
 has "$work/out" '^    why: the first call: there was no plan to compare with'
-has "$work/out" '^call 2, n=64: hit: plan 1 runs'
+has "$work/out" '^call 2, x f32\[64,64\], y i64\[64\]: hit: plan 1 runs'
 has "$work/out" '^call 3, x f32\[5,64\], y i64\[5\]: built plan 2 .* for x f32\[n,64\], y i64\[n\]; n >= 2'
 has "$work/out" '^        dim 0 of x: 64 -> 5   \(argument x at examples/digits.graph:2\)'
 has "$work/out" '^        dim 0 of y: 64 -> 5   \(argument y at examples/digits.graph:2\)'
 has "$work/out" '^    advice: dim 0 of x took 64, then 5: it is a symbol from now on, 2 or more'
-has "$work/out" '^call 4, n=7: hit: plan 2 runs'
+has "$work/out" '^call 4, x f32\[7,64\], y i64\[7\]: hit: plan 2 runs'
 has "$work/out" '^call 5, .*: built plan 3 '
 has "$work/out" '^        dim 0 of x: 2 or more -> 1 '
 has "$work/out" '^    advice: dim 0 of x is 1: sizes 0 and 1 have a plan of their own'
 has "$work/out" '^call 6, .*: built plan 4 '
-has "$work/out" '^call 7, n=1: hit: plan 3 runs'
+has "$work/out" '^call 7, x f32\[1,64\], y i64\[1\]: hit: plan 3 runs'
 has "$work/out" '^7 calls: 3 hits, 4 plans built \(3 recompiles\)'
 [ "$(grep -c '^call ' "$work/out")" -eq 7 ] || wrong "not one paragraph a call"
 grep -qE 'https?:|<script' "$work/l.html" && wrong "the page needs a network or a script"
@@ -75,7 +75,7 @@ has "$work/out" '^call 3, .*: REFUSED: '
 exits 0 "${small[@]}" --shapes n=4,n=5,n=6,n=4 --limit 1 --eager-over-limit
 has "$work/err" '^atoll: warning: .*over the limit of 1 recompiles'
 has "$work/out" '^call 3, .*: EAGER, op by op: '
-has "$work/out" '^call 4, n=4: hit: plan 1 runs'
+has "$work/out" '^call 4, x f32\[4,64\], y i64\[4\]: hit: plan 1 runs'
 exits 1 "${small[@]}" --shapes n=4,n=5 --fail-on-recompile
 has "$work/err" 'a recompile where none is allowed: dim 0 of x 4 -> 5'
 exits 0 "${small[@]}" --shapes n=4,n=5,n=4,n=5 --capacity 1 --limit 9
