@@ -20,6 +20,8 @@ struct compile_options {
     bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
+    bool keeps_values;                 /* a session can show every value after a step: slower,
+                                          and nothing shares memory */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
     struct device *device;             /* where it will run; NULL: the CPU */
     bool skips_c;                      /* no C kernels: for a program that runs on CUDA only */

@@ -331,6 +331,17 @@ static void pass_probe(void *context, value v, const struct tensor *t)
     r->probe(r->probe_context, v, t);
 }
 
+status runner_fit_leaves(struct runner *r, struct error *e)
+{
+    const struct graph *g = runner_graph(r);
+    for (uint32_t i = 1; r->is_eager && i < g->n_nodes; i++) {
+        if (node_is_leaf(&g->nodes[i])) {
+            TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
+        }
+    }
+    return ATOLL_OK;
+}
+
 status runner_step(struct runner *r, struct error *e)
 {
     if (!r->is_eager) {
@@ -339,11 +350,8 @@ status runner_step(struct runner *r, struct error *e)
         return ATOLL_OK;
     }
     const struct graph *g = runner_graph(r);
-    for (uint32_t i = 1; i < g->n_nodes; i++) {
-        if (node_is_leaf(&g->nodes[i])) {
-            TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
-        }
-    }
+    TRY(graph_check_symbols(g, r->symbols, e));
+    TRY(runner_fit_leaves(r, e));
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         TRY(fit(r, g->outputs[i].value, &r->outputs[i], &r->output_capacity[i], e));
     }

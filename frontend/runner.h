@@ -48,6 +48,8 @@ status runner_bind(struct runner *r, const int64_t *symbols, struct error *e);
 status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e);
 /* NULL when there is no such leaf. */
 struct tensor *runner_leaf(struct runner *r, const char *name);
+/* Eager leaves get their memory at the present symbols, as a step gives it to them. */
+status runner_fit_leaves(struct runner *r, struct error *e);
 status runner_step(struct runner *r, struct error *e);
 /* data NULL when there is no such output. */
 struct tensor runner_output(struct runner *r, const char *name);

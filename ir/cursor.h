@@ -15,6 +15,8 @@ struct parser {
     struct graph *graph;
     struct arena scratch;
     struct name_table names; /* -> id of the value */
+    bool keeps_lines;        /* nodes get their line of the text */
+    const char *own_file;    /* file, in the graph's arena; NULL unless it keeps lines */
 };
 
 /* Moves on to the next token. */

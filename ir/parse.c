@@ -74,6 +74,9 @@ static status add_node(struct parser *p, const struct token *at, const char *nam
     struct graph *g = p->graph;
     g->origin_name = name;
     g->origin = m->location;
+    if (p->own_file != NULL && m->location.file == NULL) {
+        g->origin = (struct location){p->own_file, at->line};
+    }
     g->origin_island = m->island;
     value v = graph_add(g, op, operands, n_operands, attrs, n_attrs);
     TRY(builder_status(p, at));
@@ -354,6 +357,7 @@ static status parse_head(struct parser *p)
 static status parse_graph(struct parser *p)
 {
     p->graph = graph_create("");
+    p->own_file = p->keeps_lines ? arena_copy_text(&p->graph->arena, p->file) : NULL;
     advance(p);
     TRY(parse_head(p));
     while (!accept_word(p, "return")) {
@@ -391,10 +395,12 @@ static status parse_guarded(struct parser *p)
     return code;
 }
 
-struct graph *graph_parse(const char *text, size_t size, const char *file, struct error *e)
+static struct graph *parse(const char *text, size_t size, const char *file, bool keeps_lines,
+                           struct error *e)
 {
     struct error own = {0};
-    struct parser p = {.file = file != NULL ? file : "graph", .error = &own};
+    struct parser p = {
+        .file = file != NULL ? file : "graph", .keeps_lines = keeps_lines, .error = &own};
     if (size > MAX_TEXT) {
         fail(e, ATOLL_PARSE, "%s: found %zu bytes, expected at most %d", p.file, size, MAX_TEXT);
         return NULL;
@@ -411,4 +417,14 @@ struct graph *graph_parse(const char *text, size_t size, const char *file, struc
         return NULL;
     }
     return p.graph;
+}
+
+struct graph *graph_parse(const char *text, size_t size, const char *file, struct error *e)
+{
+    return parse(text, size, file, false, e);
+}
+
+struct graph *graph_parse_lines(const char *text, size_t size, const char *file, struct error *e)
+{
+    return parse(text, size, file, true, e);
 }

@@ -47,6 +47,17 @@ void partition_split(const struct graph *g, struct partition *p, const bool *is_
     p->n_groups = n;
 }
 
+void partition_keep_values(struct partition *p, uint32_t most)
+{
+    p->keeps_values = true;
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        const struct group *g = &p->groups[i];
+        for (uint32_t m = 0; g->kind == GROUP_ROW && m < g->n_members && m < most; m++) {
+            p->is_stored[g->members[m].id] = true;
+        }
+    }
+}
+
 bool shape_strides(const struct shape *s, struct dim stride[MAX_RANK])
 {
     struct dim step = dim_of(1);

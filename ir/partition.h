@@ -29,6 +29,8 @@ struct partition {
                            an alias */
     bool *is_stored;    /* by node id: the value lies in memory (leaves, group results others need,
                            aliases) */
+    bool keeps_values;  /* every kernel stores all it computes, and the memory of a value serves
+                           nothing else in the step: for looking at values afterwards */
 };
 
 enum { MAX_GROUP_MEMBERS = 400 };
@@ -47,6 +49,10 @@ void partition_free(struct partition *p);
 /* Makes each member of the groups marked (by group index) a group of its own, in the same order:
  * what to do when a group's kernel cannot be built. */
 void partition_split(const struct graph *g, struct partition *p, const bool *is_marked);
+
+/* Makes the kernels store what they compute: see keeps_values. What a COLUMN group computes for its
+ * reduction, and what is beyond `most` values of one group, stays inside. */
+void partition_keep_values(struct partition *p, uint32_t most);
 
 /* How the value of a view (or a broadcast operand) is read from the memory of its base: element at
  * index (i0, i1, ...) of v's shape lies at offset + sum stride[k] * ik of the base, in elements. */

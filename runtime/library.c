@@ -1,6 +1,6 @@
 /* Loads a shared object from memory through an anonymous file, so that nothing executable is left
- * on a disk. Invariant: the file stays open as long as the library: the loader knows a library by
- * its path, /proc/self/fd/N, and would take the next one to get that number for the one it has. */
+ * on a disk. The loader knows a library by its path, /proc/self/fd/N: the file stays open as long
+ * as its library, so that no other one comes to have that N. */
 #define _GNU_SOURCE
 #include "library.h"
 

@@ -207,7 +207,7 @@ static bool can_update_in_place(const struct program *p, const struct kernel *ke
 static void find_in_place(struct program *p, const struct kernel *kernels)
 {
     p->is_in_place = ARENA_ARRAY(&p->arena, bool, p->graph->n_updates + 1);
-    for (uint32_t u = 0; u < p->graph->n_updates; u++) {
+    for (uint32_t u = 0; u < p->graph->n_updates && !p->keeps_values; u++) {
         if (!can_update_in_place(p, kernels, u)) {
             continue;
         }
@@ -242,6 +242,9 @@ static void find_uses(struct program *p)
     for (uint32_t i = 0; i < p->graph->n_updates; i++) {
         use(p, p->graph->updates[i].next, p->n_launches);
     }
+    for (uint32_t i = 1; i < n && p->keeps_values; i++) {
+        p->last_use[i] = p->first_use[i] != UINT32_MAX ? p->n_launches : p->last_use[i];
+    }
 }
 
 static bool is_updated(const struct graph *g, value leaf)
@@ -257,7 +260,7 @@ static bool is_updated(const struct graph *g, value leaf)
 status program_build(const struct graph *g, const struct partition *p, const struct kernel *kernels,
                      const char *const *symbols, struct program *out, struct error *e)
 {
-    *out = (struct program){.graph = g};
+    *out = (struct program){.graph = g, .keeps_values = p->keeps_values};
     out->launches = ARENA_ARRAY(&out->arena, struct launch, p->n_groups + 1);
     out->root = ARENA_ARRAY(&out->arena, value, g->n_nodes);
     for (uint32_t i = 1; i < g->n_nodes; i++) {

@@ -35,6 +35,7 @@ struct program {
     value *root; /* by node id: whose memory it lies in (aliases, in-place updates); 0: nowhere */
     uint32_t *first_use, *last_use; /* by root id: launches; UINT32_MAX when never */
     bool *is_in_place;              /* by update index */
+    bool keeps_values; /* of the partition: a value's memory is its own to the end of the step */
     bool *is_snapshot; /* by output index: a leaf that the step changes, copied before it runs */
 };
 
@@ -73,6 +74,10 @@ typedef void session_watcher(void *context, uint32_t launch, value v, const stru
 void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
+/* Copies what v holds into memory that the caller frees: out->data, NULL where v has no memory of
+ * its own (it lives inside a kernel; few do when the program keeps its values). Leaves after a step
+ * hold what the step made of them. */
+status session_read(struct session *s, value v, struct tensor *out, struct error *e);
 /* Bytes of the arena of intermediates (peak alive), and of leaves owned. */
 size_t session_peak_bytes(const struct session *s);
 size_t session_leaf_bytes(const struct session *s);

@@ -44,8 +44,9 @@ struct command {
     status (*run)(const struct arguments *a, struct context *c, struct error *e);
 };
 
-extern const struct command command_compile, command_train, command_compare, command_inspect,
-    command_explain, command_finfo, command_data, command_devices;
+#define X(name) extern const struct command command_##name;
+#include "commands.def"
+#undef X
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);
@@ -77,6 +78,9 @@ struct job {
 /* Reads the model file, binds --shape symbols. */
 status job_open(struct job *j, const char *path, const struct arguments *a, struct context *c,
                 struct error *e);
+/* The same; nodes know their line of the model's text. */
+status job_open_lines(struct job *j, const char *path, const struct arguments *a, struct context *c,
+                      struct error *e);
 /* Sets the policy (a built-in name, or a policy file) and with it whether the loss scaler is on. */
 status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e);
 /* Batches of so many rows fit what --shape fixed. */

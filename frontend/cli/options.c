@@ -228,15 +228,16 @@ status job_check_rows(const struct job *j, int64_t rows, struct error *e)
     return ATOLL_SHAPE;
 }
 
-status job_open(struct job *j, const char *path, const struct arguments *a, struct context *c,
-                struct error *e)
+static status open_job(struct job *j, const char *path, const struct arguments *a,
+                       struct context *c, bool keeps_lines, struct error *e)
 {
     char *text;
     size_t size;
     int64_t seed;
     *j = (struct job){.train = train_options_default()};
     TRY(read_text_file(path, &j->arena, &text, &size, e));
-    j->model = j->any_rows = j->symbolic = graph_parse(text, size, path, e);
+    j->model = j->any_rows = j->symbolic =
+        keeps_lines ? graph_parse_lines(text, size, path, e) : graph_parse(text, size, path, e);
     if (j->model == NULL) {
         return of_model(e->code, e);
     }
@@ -262,6 +263,18 @@ status job_open(struct job *j, const char *path, const struct arguments *a, stru
     struct device_options where = context_devices(c);
     where.allows_tf32 = argument_flag(a, "tf32");
     return device_open(device, &where, &j->compile.device, e);
+}
+
+status job_open(struct job *j, const char *path, const struct arguments *a, struct context *c,
+                struct error *e)
+{
+    return open_job(j, path, a, c, false, e);
+}
+
+status job_open_lines(struct job *j, const char *path, const struct arguments *a, struct context *c,
+                      struct error *e)
+{
+    return open_job(j, path, a, c, true, e);
 }
 
 status job_policy(struct job *j, const char *name, const struct arguments *a, struct error *e)

@@ -98,6 +98,31 @@ START_TEST(units_become_one_library)
 }
 END_TEST
 
+/* Libraries that are open together keep their own functions, though their names are the same. */
+START_TEST(libraries_side_by_side)
+{
+    static const char *const texts[] = {"int number(void) { return 1; }\n",
+                                        "int number(void) { return 2; }\n",
+                                        "int number(void) { return 3; }\n"};
+    struct error e = {0};
+    struct library *open[3];
+    for (int i = 0; i < 3; i++) {
+        void *bytes;
+        size_t size = 0;
+        ck_assert_msg(compile(NULL, &texts[i], 1, &bytes, &size, &e) == ATOLL_OK, "%s", e.text);
+        open[i] = library_open(bytes, size, "test", &e);
+        ck_assert_msg(open[i] != NULL, "%s", e.text);
+        free(bytes);
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(call(open[i], "number"), i + 1);
+    }
+    for (int i = 0; i < 3; i++) {
+        library_close(open[i]);
+    }
+}
+END_TEST
+
 /* The same text gives the same bytes: plans and caches depend on it. */
 START_TEST(twice_the_same_bytes)
 {
@@ -259,6 +284,7 @@ static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, start, clean);
     tcase_add_test(tc, units_become_one_library);
+    tcase_add_test(tc, libraries_side_by_side);
     tcase_add_test(tc, twice_the_same_bytes);
     tcase_add_loop_test(tc, fails_in_one_line, 0, ARRAY_LEN(failures));
     tcase_add_loop_test(tc, temporary_directory_that_cannot_be, 0, 3);
