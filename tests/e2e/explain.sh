@@ -82,12 +82,12 @@ exits 0 "${small[@]}" --shapes n=4,n=5,n=4,n=5 --capacity 1 --limit 9
 has "$work/out" '^        its plan: kept -> evicted to make room'
 
 # The kernel cache names the part of the key that changed.
-exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy fp16
-has "$work/out" '^    kernel cache: nearest of [0-9]+ entries of @digits, [0-9a-f]{16}, differs in .*policy: (bf16|fp32) strict -> fp16 strict'
+exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy bf16@torch-cuda
+has "$work/out" '^    kernel cache: nearest of [0-9]+ entries of @digits, [0-9a-f]{16}, differs in .*policy: (bf16|fp16|fp32) strict -> bf16@torch-cuda strict'
 printf '#!/bin/sh\nexec cc "$@"\n' >"$work/mycc" && chmod +x "$work/mycc"
-ATOLL_CC=$work/mycc exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy fp16
+ATOLL_CC=$work/mycc exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy bf16@torch-cuda
 has "$work/out" "^    kernel cache: nearest .* differs in compiler: /.*cc of [0-9]+ bytes.* -> $work/mycc of"
-exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy fp16
+exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy bf16@torch-cuda
 has "$work/out" '0 kernels compiled, [1-9][0-9]* loaded from disk'
 grep -q 'kernel cache' "$work/out" && wrong "a miss is told of a hit"
 
