@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { CASES = 24, SEED = 411 };
+enum { CASES = 12, SEED = 411 };
 static const int64_t sizes[] = {6, 6, 4, 9, 1, 0, 6};
 
 static status build(void *context, const struct build_request *r, void **plan,
@@ -147,9 +147,9 @@ START_TEST(random_graphs)
         arena_free(&a);
         graph_destroy(f.graph);
     }
-    ck_assert_uint_gt(count.n_called, 20);
-    ck_assert_uint_gt(count.n_symbolic, 5);
-    ck_assert_uint_gt(count.n_values, 30);
+    ck_assert_uint_gt(count.n_called, 10);
+    ck_assert_uint_gt(count.n_symbolic, 3);
+    ck_assert_uint_gt(count.n_values, 10);
 }
 END_TEST
 
