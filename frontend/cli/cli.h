@@ -45,7 +45,7 @@ struct command {
 };
 
 extern const struct command command_compile, command_train, command_compare, command_inspect,
-    command_finfo, command_data, command_devices, command_lint, command_nonfinite;
+    command_finfo, command_data, command_devices, command_lint, command_nonfinite, command_ranges;
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);
