@@ -157,6 +157,31 @@ static void bench_step(const char *name, const char *text, const char *policy, i
     }
 }
 
+/* For a peer that takes turns: a line on stdin runs 100 fused steps of the perceptron and answers
+ * with microseconds a step. */
+static int answer_steps(void)
+{
+    struct error e = {0};
+    struct graph *g = parse(mlp);
+    struct train_options train = train_options_default();
+    train.max_norm = 1.0;
+    train.schedule = (struct schedule){.kind = SCHEDULE_STEP, .step_size = 50, .gamma = 0.5};
+    struct compile_options o = {.policy = policy_builtin("fp32"), .train = &train};
+    struct runner r = {0};
+    if (runner_open(&r, g, &o, 1, &e) != ATOLL_OK) {
+        die("mlp", &e);
+    }
+    bind(&r, 64, 256);
+    char line[8];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        printf("%.2f\n", time_steps(&r, 100) * 1e6);
+        fflush(stdout);
+    }
+    runner_free(&r);
+    graph_destroy(g);
+    return 0;
+}
+
 /* ---- single kernels against the machine's triad ---- */
 
 static double triad_bytes_per_second(int64_t n)
@@ -271,9 +296,12 @@ static void bench_linear(int64_t m, int64_t k, int64_t n)
     graph_destroy(g);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct arena a = {0};
+    if (argc == 2 && strcmp(argv[1], "--steps") == 0) {
+        return answer_steps();
+    }
     printf("{\n  \"threads\": %d, \"compiler\": \"%s\", \"contractions\": \"%s\",\n",
            omp_get_max_threads(), cc_version(NULL, &a), contraction_library());
     arena_free(&a);

@@ -360,6 +360,20 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
     }
 }
 
+int64_t emit_block(const struct kernel *k)
+{
+    int64_t weight = 0, block = LARGEST_BLOCK;
+    for (uint32_t i = 0; i < k->n_insts; i++) {
+        const struct inst *inst = &k->insts[i];
+        bool is_function = inst->kind == INST_RANDOM || op_is_function(inst->op);
+        weight += inst->is_row ? 0 : is_function ? FUNCTION_WEIGHT : 1;
+    }
+    while (block > SMALLEST_BLOCK && block * weight > BLOCK_WEIGHT) {
+        block /= 2;
+    }
+    return block;
+}
+
 /* The entry of a flat kernel: all its tensors in one call. The blocks of a chain are dealt out over
  * every tensor, so that small ones do not wait for large ones; reductions share out their own
  * chunks.
@@ -377,11 +391,14 @@ static void emit_tensors(struct text *t, const struct kernel *k, const char *nam
         return;
     }
     text_add(t,
-             "    int64_t blocks = 0;\n    for (int64_t t = 0; t < count; t++) { blocks += (n[t] + "
-             "8191) / 8192; }\n#pragma omp parallel for schedule(static) if (blocks > 4)\n    for "
-             "(int64_t b = 0; b < blocks; b++) {\n        int64_t t = 0, at = b;\n"
-             "        for (; at >= (n[t] + 8191) / 8192; t++) { at -= (n[t] + 8191) / 8192; }\n"
-             "        const int64_t lo = at * 8192, hi = lo + 8192 < n[t] ? lo + 8192 : n[t];\n");
+             "    enum { BLOCK = %d };\n    int64_t blocks = 0;\n"
+             "    for (int64_t t = 0; t < count; t++) { blocks += (n[t] + BLOCK - 1) / BLOCK; }\n"
+             "#pragma omp parallel for schedule(static) if (blocks > %d)\n"
+             "    for (int64_t b = 0; b < blocks; b++) {\n        int64_t t = 0, at = b;\n"
+             "        for (; at >= (n[t] + BLOCK - 1) / BLOCK; t++) { at -= (n[t] + BLOCK - 1) / "
+             "BLOCK; }\n        const int64_t lo = at * BLOCK, hi = lo + BLOCK < n[t] ? lo + BLOCK "
+             ": n[t];\n",
+             (int)emit_block(k), LEAST_BLOCKS);
     text_add(t, "        %s_part(p + t * %u, d, n[t], lo, hi);\n    }\n}\n", name, k->n_args);
 }
 

@@ -38,4 +38,16 @@ void emit_column(struct text *t, const struct kernel *k);
 
 enum { CHUNK = 16384, LANES = 128, COLUMN_CHUNK = 128, TILE = 256 };
 
+/* How many elements of the kernel's loop are worth a thread's turn, by the weight of its body: one
+ * for a load or a cheap op, more for a function such as erf. Threads share a loop of more than
+ * LEAST_BLOCKS blocks. No value depends on it. */
+int64_t emit_block(const struct kernel *k);
+enum {
+    LARGEST_BLOCK = 8192,
+    SMALLEST_BLOCK = 1024,
+    BLOCK_WEIGHT = 32768,
+    FUNCTION_WEIGHT = 8,
+    LEAST_BLOCKS = 4
+};
+
 #endif

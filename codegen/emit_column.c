@@ -109,11 +109,11 @@ void emit_column(struct text *t, const struct kernel *k)
     text_add(t, ", tiles = (J + %d) / %d;\n", TILE - 1, TILE);
     text_add(t,
              "#pragma omp parallel for schedule(static) if (outer * tiles > 1 && outer * R * J > "
-             "32768)\n"
+             "%d)\n"
              "    for (int64_t q = 0; q < outer * tiles; q++) {\n"
              "        const int64_t o = q / tiles, j0 = (q %% tiles) * %d;\n"
              "        const int m = J - j0 < %d ? (int)(J - j0) : %d;\n        (void)o;\n",
-             TILE, TILE, TILE);
+             LEAST_BLOCKS * (int)emit_block(k), TILE, TILE, TILE);
     emit_decode(t, k, 0, k->first_axis, "o", "        ");
     emit_levels(t, k);
     text_add(t, "        for (int64_t r = 0; r < R; r++) {\n");

@@ -346,11 +346,15 @@ static void emit_plain_loop(struct row_emitter *r, uint32_t phase, const char *i
     struct text *t = r->t;
     if (r->k->is_flat) {
         bool is_part = r->k->n_phases == 1; /* the caller deals out the blocks */
-        text_add(t, "%s#pragma omp simd\n        for (int64_t i = lo; i < hi; i++) {\n",
-                 is_part ? ""
-                         : "#pragma omp parallel for schedule(static) if (n > 32768)\n"
-                           "    for (int64_t lo = 0; lo < n; lo += 8192) {\n"
-                           "        const int64_t hi = lo + 8192 < n ? lo + 8192 : n;\n");
+        if (!is_part) {
+            int block = (int)emit_block(r->k);
+            text_add(t,
+                     "#pragma omp parallel for schedule(static) if (n > %d)\n"
+                     "    for (int64_t lo = 0; lo < n; lo += %d) {\n"
+                     "        const int64_t hi = lo + %d < n ? lo + %d : n;\n",
+                     LEAST_BLOCKS * block, block, block, block);
+        }
+        text_add(t, "#pragma omp simd\n        for (int64_t i = lo; i < hi; i++) {\n");
         emit_body(r, phase, "            ", "");
         text_add(t, "        }\n%s", is_part ? "" : "    }\n");
         return;
@@ -419,7 +423,9 @@ void emit_row(struct text *t, const struct kernel *k)
     text_add(t, ";\n");
     if (k->first_axis > 0) {
         text_add(t,
-                 "#pragma omp parallel for schedule(static) if (rows > 1 && rows * K > 16384)\n");
+                 "#pragma omp parallel for schedule(static) if (rows > 1 && rows * K > %" PRId64
+                 ")\n",
+                 LEAST_BLOCKS * emit_block(k) / 2);
     }
     text_add(t, "    for (int64_t r = 0; r < rows; r++) {\n");
     emit_decode(t, k, 0, k->first_axis, "r", "        ");

@@ -350,6 +350,7 @@ status runner_step(struct runner *r, struct error *e)
         return ATOLL_OK;
     }
     const struct graph *g = runner_graph(r);
+    TRY(graph_check_symbols(g, r->symbols, e));
     TRY(runner_fit_leaves(r, e));
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         TRY(fit(r, g->outputs[i].value, &r->outputs[i], &r->output_capacity[i], e));

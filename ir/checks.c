@@ -1,6 +1,7 @@
-/* Index checks of a graph: what the executors hold against the data before a step runs anything.
- * Added by passes/index_checks.c to a model, carried by graph_finish through every pass. Invariant:
- * a check's index is an integer value. */
+/* Checks of a graph that need its data: the ranges of symbols, and index checks, which the
+ * executors hold against the data before a step runs anything. Added by passes/index_checks.c to a
+ * model, carried by graph_finish through every pass. Invariant: a check's index is an integer
+ * value. */
 #include "graph.h"
 
 #include <string.h>
@@ -28,4 +29,19 @@ void graph_check(struct graph *g, const struct index_check *c)
         arena_grow(&g->arena, g->checks, g->n_checks, &g->check_capacity, sizeof *g->checks);
     g->checks[g->n_checks] = *c;
     g->checks[g->n_checks++].user = arena_copy_text(&g->arena, c->user);
+}
+
+status graph_check_symbols(const struct graph *g, const int64_t *symbol_values, struct error *e)
+{
+    for (uint32_t i = 1; i < g->n_symbols; i++) {
+        const struct symbol *s = &g->symbols[i];
+        int64_t n = symbol_values[i];
+        if (n < s->low || n > s->high) {
+            return fail(e, ATOLL_SHAPE,
+                        "symbol %s = %lld is outside the range [%lld, %lld] this program was "
+                        "compiled for",
+                        s->name, (long long)n, (long long)s->low, (long long)s->high);
+        }
+    }
+    return ATOLL_OK;
 }

@@ -156,6 +156,8 @@ value graph_find(const struct graph *g, const char *name);
 const char *graph_name(const struct graph *g, value v, struct arena *a);
 /* "f32[n,64]" for a message. */
 const char *graph_type(const struct graph *g, value v, struct arena *a);
+/* SHAPE when a symbol's value is outside its range; so is -1, not bound yet. */
+status graph_check_symbols(const struct graph *g, const int64_t *symbol_values, struct error *e);
 /* Replaces symbol by a number everywhere: a new graph. */
 struct graph *graph_bind(const struct graph *g, const int64_t *symbol_values, struct error *e);
 /* Starts a pass's output: same name and symbols, no nodes. */

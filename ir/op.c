@@ -18,6 +18,17 @@ const struct op_row op_info[N_OPS] = {
 
 const char *const attr_kind_name[7] = {"int", "float", "bool", "ints", "dims", "dtype", "text"};
 
+bool op_is_function(enum op op)
+{
+    const char *m = op_info[op].meaning;
+    for (; m != NULL && *m != '\0'; m++) {
+        if (*m == '/' || (m[0] >= 'A' && m[0] <= 'Z' && m[1] >= 'A' && m[1] <= 'Z')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum op op_named(const char *name, size_t length)
 {
     for (int i = 1; i < N_OPS; i++) {

@@ -66,6 +66,10 @@ struct op_row {
 };
 extern const struct op_row op_info[N_OPS];
 
+/* Does the meaning call a function of the prelude (EXP, SQRT, ...) or divide? Such an op costs many
+ * cheap ones. */
+bool op_is_function(enum op op);
+
 /* OP_NONE when unknown. */
 enum op op_named(const char *name, size_t length);
 

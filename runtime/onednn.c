@@ -15,7 +15,7 @@
 enum { LONGEST_SHARED_K = 1024, STRIPS = 8, STRIP_GRAIN = 64 };
 /* Below so many multiply-adds a second thread costs more than it brings, most of all when the cores
  * are busy and the team spins: a step of small layers then never leaves its thread. */
-enum { LEAST_SHARED_WORK = 4 << 20 };
+enum { LEAST_SHARED_WORK = 1 << 20 };
 enum { MAX_PREPARED = 256, N_BUCKETS = 512, A = 0, B, BIAS, OUT, SCRATCH, N_MEMORIES };
 
 struct key {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/kept.h"
+#include "runtime/lend.h"
 #include "runtime/plan_file.h"
 
 struct atoll_plan {
@@ -20,15 +21,6 @@ struct atoll_plan {
     int64_t steps; /* done so far, checkpoints included */
     struct arena arena;
 };
-
-static atoll_status give(const struct error *from, atoll_error *to)
-{
-    if (from->code != ATOLL_OK && to != NULL && to->code == ATOLL_OK) {
-        to->code = from->code;
-        memcpy(to->text, from->text, sizeof to->text);
-    }
-    return from->code;
-}
 
 static status start(atoll_plan *p, struct error *e)
 {
@@ -90,15 +82,15 @@ atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atol
     *out = NULL;
     if (p == NULL) {
         fail(&e, ATOLL_OUT_OF_MEMORY, "%s: out of memory", path);
-        return give(&e, error);
+        return lend_error(&e, error);
     }
     if (plan_read(path, true, &p->file, &e) != ATOLL_OK) {
         free(p);
-        return give(&e, error);
+        return lend_error(&e, error);
     }
     if (open_device(p, place, &e) != ATOLL_OK || start(p, &e) != ATOLL_OK) {
         atoll_plan_close(p);
-        return give(&e, error);
+        return lend_error(&e, error);
     }
     *out = p;
     return ATOLL_OK;
@@ -113,40 +105,6 @@ void atoll_plan_close(atoll_plan *plan)
         arena_free(&plan->arena);
         free(plan);
     }
-}
-
-/* ---- finding things by name ---- */
-
-static status missing(const struct graph *g, const char *kind, const char *name, bool is_output,
-                      enum op low, enum op high, struct error *e)
-{
-    char names[600] = "";
-    size_t at = 0;
-    uint32_t n = is_output ? g->n_outputs : g->n_nodes - 1;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct node *node = &g->nodes[is_output ? 0 : i + 1];
-        const char *one = is_output ? g->outputs[i].name : node->name;
-        bool is_listed = is_output || (node->op >= low && node->op <= high && one != NULL);
-        size_t length = is_listed ? strlen(one) : 0;
-        if (is_listed && at + length + 6 < sizeof names) {
-            memcpy(names + at, " ", 1);
-            memcpy(names + at + 1, one, length + 1);
-            at += length + 1;
-        }
-    }
-    return fail(e, ATOLL_NOT_FOUND, "the plan has no %s '%s'; it has:%s", kind, name,
-                at > 0 ? names : " none");
-}
-
-static void view_of(const char *name, const struct tensor *t, atoll_view *out)
-{
-    *out = (atoll_view){.name = name,
-                        .dtype = dtype_info[t->dtype].name,
-                        .element_bytes = dtype_info[t->dtype].bytes,
-                        .rank = t->rank,
-                        .data = t->data,
-                        .bytes = tensor_bytes(t)};
-    memcpy(out->shape, t->shape, sizeof out->shape);
 }
 
 /* ---- inputs and steps ---- */
@@ -184,7 +142,7 @@ static status bind(atoll_plan *p, const char *name, const void *data, const int6
     memcpy(symbols, p->symbols, sizeof symbols);
     memcpy(is_known, p->is_known, sizeof is_known);
     if (v.id == 0 || n->op != OP_input) {
-        return missing(g, "input", name, false, OP_input, OP_input, e);
+        return lend_missing("the plan", g, LENT_INPUT, name, e);
     }
     if (rank != n->shape.rank) {
         return wrong_shape(p, v, shape, rank, e);
@@ -220,7 +178,7 @@ atoll_status atoll_plan_bind(atoll_plan *plan, const char *name, const void *dat
 {
     struct error e = {0};
     (void)bind(plan, name, data, shape, rank, &e);
-    return give(&e, error);
+    return lend_error(&e, error);
 }
 
 atoll_status atoll_plan_set(atoll_plan *plan, const char *name, double number, atoll_error *error)
@@ -228,8 +186,8 @@ atoll_status atoll_plan_set(atoll_plan *plan, const char *name, double number, a
     struct error e = {0};
     value v = graph_find(plan->file.graph, name);
     if (v.id == 0 || graph_node(plan->file.graph, v)->op != OP_scalar) {
-        missing(plan->file.graph, "scalar", name, false, OP_scalar, OP_scalar, &e);
-        return give(&e, error);
+        lend_missing("the plan", plan->file.graph, LENT_SCALAR, name, &e);
+        return lend_error(&e, error);
     }
     struct tensor *t = session_leaf(plan->session, v);
     dtype_store(t->dtype, t->data, number);
@@ -255,7 +213,7 @@ atoll_status atoll_plan_step(atoll_plan *plan, atoll_error *error)
     if (check_bound(plan, &e) == ATOLL_OK) {
         plan->steps += session_step(plan->session, &e) == ATOLL_OK;
     }
-    return give(&e, error);
+    return lend_error(&e, error);
 }
 
 /* ---- outputs and state ---- */
@@ -268,12 +226,12 @@ atoll_status atoll_plan_output(atoll_plan *plan, const char *name, atoll_view *o
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         if (strcmp(g->outputs[i].name, name) == 0) {
             struct tensor t = session_output(plan->session, i);
-            view_of(g->outputs[i].name, &t, out);
+            lend_view(g->outputs[i].name, &t, out);
             return ATOLL_OK;
         }
     }
-    missing(g, "output", name, true, OP_NONE, OP_NONE, &e);
-    return give(&e, error);
+    lend_missing("the plan", g, LENT_OUTPUT, name, &e);
+    return lend_error(&e, error);
 }
 
 double atoll_plan_number(atoll_plan *plan, const char *name)
@@ -296,10 +254,10 @@ atoll_status atoll_plan_state_at(atoll_plan *plan, uint32_t index, atoll_view *o
     struct error e = {0};
     if (index >= plan->n_kept) {
         fail(&e, ATOLL_NOT_FOUND, "state %u of %u", index, plan->n_kept);
-        return give(&e, error);
+        return lend_error(&e, error);
     }
     value v = plan->kept[index];
-    view_of(graph_node(plan->file.graph, v)->name, session_leaf(plan->session, v), out);
+    lend_view(graph_node(plan->file.graph, v)->name, session_leaf(plan->session, v), out);
     return ATOLL_OK;
 }
 
@@ -312,8 +270,8 @@ atoll_status atoll_plan_state(atoll_plan *plan, const char *name, atoll_view *ou
             return atoll_plan_state_at(plan, i, out, error);
         }
     }
-    missing(plan->file.graph, "parameter, buffer or state", name, false, OP_param, OP_state, &e);
-    return give(&e, error);
+    lend_missing("the plan", plan->file.graph, LENT_STATE, name, &e);
+    return lend_error(&e, error);
 }
 
 size_t atoll_plan_peak_bytes(const atoll_plan *plan)
@@ -337,12 +295,12 @@ atoll_status atoll_plan_save(atoll_plan *plan, const char *path, atoll_error *er
 {
     struct error e = {0};
     (void)kept_save(path, plan->file.graph, lend, plan, plan->steps, &e);
-    return give(&e, error);
+    return lend_error(&e, error);
 }
 
 atoll_status atoll_plan_load(atoll_plan *plan, const char *path, atoll_error *error)
 {
     struct error e = {0};
     (void)kept_load(path, plan->file.graph, lend, plan, &plan->steps, &e);
-    return give(&e, error);
+    return lend_error(&e, error);
 }

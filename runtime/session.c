@@ -287,15 +287,8 @@ static status allocate_copies(struct session *s, struct error *e)
 status session_bind(struct session *s, const int64_t *symbol_values, struct error *e)
 {
     bool same = s->is_bound;
+    TRY(graph_check_symbols(s->p->graph, symbol_values, e));
     for (uint32_t i = 1; i < s->p->graph->n_symbols; i++) {
-        const struct symbol *symbol = &s->p->graph->symbols[i];
-        if (symbol_values[i] < symbol->low || symbol_values[i] > symbol->high) {
-            return fail(
-                e, ATOLL_SHAPE,
-                "symbol %s = %lld is outside the range [%lld, %lld] this program was compiled for",
-                symbol->name, (long long)symbol_values[i], (long long)symbol->low,
-                (long long)symbol->high);
-        }
         same = same && s->symbols[i] == symbol_values[i];
     }
     if (same) {

@@ -1,10 +1,13 @@
-"""The 256-512-256 perceptron of atoll_bench in PyTorch: eager and torch.compile, AdamW, clip 1, StepLR, batch 64, CPU.
+"""The 256-512-256 perceptron of atoll_bench beside PyTorch: eager and torch.compile, AdamW, clip 1, StepLR, batch 64, CPU.
 
-    python3 bench/peers/mlp_torch.py [ATOLL_BENCH_JSON]
+    python3 bench/peers/mlp_torch.py ATOLL_BENCH [RESULTS_JSON]
 
-Prints microseconds a step and, given the JSON of scripts/bench from the same machine, the ratios to the fused step."""
+Takes turns: 100 steps of each, 15 rounds, medians, in one run on one machine. Also times the five matrix products of
+the step alone, as PyTorch calls them: no step that uses such products can be faster than they are. Adds a "peers" row
+to RESULTS_JSON when it is given."""
 import json
 import statistics
+import subprocess
 import sys
 import time
 
@@ -14,55 +17,96 @@ except ImportError:
     print("torch is not installed: nothing to compare with")
     sys.exit(0)
 
+ROUNDS, STEPS = 15, 100
 
-def build():
+
+def make_step(is_compiled):
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 50, 0.5)
-    return model, optimizer, schedule
-
-
-def measure(compiled):
-    model, optimizer, schedule = build()
     loss_of = torch.nn.functional.cross_entropy
-    forward = torch.compile(lambda x, y: loss_of(model(x), y)) if compiled else lambda x, y: loss_of(model(x), y)
+
+    def forward(x, y):
+        return loss_of(model(x), y)
+
+    run = torch.compile(forward) if is_compiled else forward
     x, y = torch.randn(64, 256), torch.randint(0, 256, (64,))
 
     def step():
         optimizer.zero_grad()
-        forward(x, y).backward()
+        run(x, y).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
 
+    return step
+
+
+def make_products():
+    x, a, w1, w2 = torch.randn(64, 256), torch.randn(64, 512), torch.randn(512, 256), torch.randn(256, 512)
+    b1, b2, dz, dh = torch.randn(512), torch.randn(256), torch.randn(64, 256), torch.randn(64, 512)
+
+    @torch.no_grad()
+    def products():
+        torch.addmm(b1, x, w1.t())
+        torch.addmm(b2, a, w2.t())
+        dz @ w2
+        dz.t() @ a
+        dh.t() @ x
+
+    return products
+
+
+def timed(step):
     start = time.perf_counter()
-    step()
-    first = time.perf_counter() - start
-    for _ in range(50):
+    for _ in range(STEPS):
         step()
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        for _ in range(100):
-            step()
-        times.append((time.perf_counter() - start) / 100 * 1e6)
-    return statistics.median(times), first
+    return (time.perf_counter() - start) / STEPS * 1e6
 
 
 def main():
-    eager, _ = measure(False)
-    print(f"torch {torch.__version__} eager: {eager:.1f} us a step, {torch.get_num_threads()} threads")
-    try:
-        compiled, first = measure(True)
-        print(f"torch.compile: {compiled:.1f} us a step, first step {first:.2f} s")
-    except Exception as problem:  # no C++ compiler, for one
-        compiled = None
-        print(f"torch.compile: not measured: {str(problem).splitlines()[0]}")
-    if len(sys.argv) > 1:
-        ours = json.load(open(sys.argv[1]))["mlp_fp32"]["fused_us"]
-        print(f"atoll fused: {ours:.1f} us; torch eager is {eager / ours:.2f} times that"
-              + (f", torch.compile {compiled / ours:.2f} times" if compiled else ""))
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    atoll = subprocess.Popen([sys.argv[1], "--steps"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def atoll_steps():
+        atoll.stdin.write("\n")
+        atoll.stdin.flush()
+        return float(atoll.stdout.readline())
+
+    runs = {"atoll_fused": atoll_steps}
+    for name, is_compiled in (("torch_eager", False), ("torch_compile", True)):
+        step = make_step(is_compiled)
+        try:
+            step()
+            runs[name] = lambda step=step: timed(step)
+        except Exception as problem:  # no C++ compiler, for one
+            print(f"{name}: not measured: {str(problem).splitlines()[0]}")
+    products = make_products()
+    runs["torch_products"] = lambda: timed(products)
+    times = {name: [] for name in runs}
+    for turn in range(ROUNDS + 1):
+        for name, run in runs.items():
+            took = run()
+            if turn > 0:  # the first warms up
+                times[name].append(took)
+    atoll.stdin.close()
+    atoll.wait()
+    row = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    for name in runs:
+        row[name + "_us"] = round(statistics.median(times[name]), 1)
+        row[name + "_spread_us"] = [round(min(times[name]), 1), round(max(times[name]), 1)]
+    for name in ("torch_eager", "torch_compile"):
+        if name in runs:
+            row[name + "_over_atoll"] = round(row[name + "_us"] / row["atoll_fused_us"], 2)
+    row["torch_eager_over_its_products"] = round(row["torch_eager_us"] / row["torch_products_us"], 2)
+    print(json.dumps(row, indent=2))
+    if len(sys.argv) > 2:
+        results = json.load(open(sys.argv[2]))
+        results["peers"] = row
+        lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in results.items())
+        open(sys.argv[2], "w").write("{\n" + lines + "\n}\n")
 
 
 main()

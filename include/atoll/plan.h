@@ -16,35 +16,13 @@
 #ifndef ATOLL_PLAN_H
 #define ATOLL_PLAN_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "atoll/status.h"
+#include "atoll/view.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Filled in by a failing call: one line saying what was found, what was expected, where, and what
- * to do. Zero-initialise; the first failure stays until you set code to ATOLL_OK. Every `error`
- * argument may be NULL. */
-typedef struct atoll_error {
-    atoll_status code;
-    char text[1000];
-} atoll_error;
-
 typedef struct atoll_plan atoll_plan;
-
-/* A tensor lent by the plan: dense, row-major. dtype is its name ("f32", "bf16", "i64"). */
-typedef struct atoll_view {
-    const char *name;
-    const char *dtype;
-    size_t element_bytes;
-    uint32_t rank;
-    int64_t shape[8];
-    void *data;
-    size_t bytes;
-} atoll_view;
 
 /* Reads, checks and loads a plan; *out is yours to close. NOT_FOUND, IO; FORMAT (no plan,
  * truncated), VERSION (made by another format version), CHECKSUM (damaged), UNSUPPORTED (made for

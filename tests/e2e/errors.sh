@@ -100,6 +100,7 @@ refused 2 'symbol n is given twice' "${train[@]}" --shape n=64,n=32
 sed 's/) {/) where n in [2,40] {/' "$model" >"$work/range.graph"
 refused 2 'n=50 is outside the model.s range \[2, 40\]' "$atoll" compile "$work/range.graph" --shape n=50 -o "$work/x.plan"
 refused 3 'symbol n = 64 is outside the range \[2, 40\]' "$atoll" train "$work/range.graph" --data "$digits"
+refused 3 'symbol n = 64 is outside the range \[2, 40\]' "$atoll" train "$work/range.graph" --data "$digits" --eager
 
 # Files: missing, directories, empty; what cannot be written is said before the work is done.
 : >"$work/empty.graph" && : >"$work/empty.csv" && : >"$work/empty.plan"

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/emit_cuda.h"
 #include "ir/dot.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
-#include "passes/pass.h"
+#include "passes/fuse.h"
 #include "passes/policy.h"
 #include "passes/train_step.h"
 
@@ -30,6 +31,7 @@ struct run {
     struct graph *graph; /* NULL after a failure */
     struct error error;
     struct print_options print;
+    const char *source; /* kernels as C or CUDA C, after the step kernels or cuda */
     bool is_dot;
     struct pass_options options;
     struct train_options train;
@@ -78,8 +80,38 @@ static status run_pass(struct run *r, const char *name)
     return fail(&r->error, ATOLL_NOT_FOUND, "no step '%s'; hint: add it to test_golden.c", name);
 }
 
+/* Every kernel of the fused graph in launch order, without the prologue. */
+static status print_kernels(struct run *r, bool is_cuda)
+{
+    struct partition p = {0};
+    struct notes notes = {0};
+    struct text t = {.arena = &r->arena};
+    struct cuda_kernel cuda;
+    status code = fuse(r->graph, &(struct fuse_options){0}, &p, &notes, &r->error);
+    for (uint32_t i = 0; code == ATOLL_OK && i < p.n_groups; i++) {
+        struct kernel k;
+        if (p.groups[i].kind == GROUP_SINGLE) {
+            continue;
+        }
+        code = kernel_lower(r->graph, &p, i, false, &r->arena, &k, &r->error);
+        const char *name = arena_text(&r->arena, "k%u", i);
+        if (code == ATOLL_OK && is_cuda) {
+            emit_kernel_cuda(&t, &k, name, false, &r->arena, &cuda);
+        } else if (code == ATOLL_OK) {
+            emit_kernel_c(&t, &k, name);
+        }
+    }
+    r->source = t.data;
+    partition_free(&p);
+    arena_free(&notes.arena);
+    return code;
+}
+
 static status run_step(struct run *r, const char *step)
 {
+    if (strcmp(step, "kernels") == 0 || strcmp(step, "cuda") == 0) {
+        return print_kernels(r, step[0] == 'c');
+    }
     if (strcmp(step, "parse") == 0) {
         return ATOLL_OK;
     }
@@ -156,6 +188,8 @@ static const char *result_of(struct run *r, const char *text, size_t size, const
     }
     if (r->graph == NULL) {
         text_add(&t, "error: %s\n", r->error.text);
+    } else if (r->source != NULL) {
+        text_add(&t, "%s", r->source);
     } else if (r->is_dot) {
         graph_dot(r->graph, &t);
     } else {
@@ -183,10 +217,22 @@ static void check_lines(const char *path, const char *expected, const char *foun
     }
 }
 
-static const char *golden_pattern(struct arena *a)
+/* The cases, in golden/ and golden/kernels/. Returns how many. */
+static int find_cases(glob_t *files)
 {
+    static const char *const folders[] = {"golden", "golden/kernels"};
     const char *source = getenv("ATOLL_SOURCE");
-    return arena_text(a, "%s/tests/golden/*.graph", source != NULL ? source : ".");
+    struct arena a = {0};
+    memset(files, 0, sizeof *files);
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        const char *pattern =
+            arena_text(&a, "%s/tests/%s/*.graph", source != NULL ? source : ".", folders[i]);
+        if (glob(pattern, i > 0 ? GLOB_APPEND : 0, NULL, files) != 0) {
+            files->gl_pathc = 0; /* no case: the suite fails */
+        }
+    }
+    arena_free(&a);
+    return (int)files->gl_pathc;
 }
 
 /* Compares, or with `update` rewrites, one case. */
@@ -216,12 +262,10 @@ static void do_case(const char *path, bool update)
 
 static void do_case_number(int i, bool update)
 {
-    struct arena a = {0};
     glob_t files;
-    ck_assert_int_eq(glob(golden_pattern(&a), 0, NULL, &files), 0);
+    find_cases(&files);
     do_case(files.gl_pathv[i], update);
     globfree(&files);
-    arena_free(&a);
 }
 
 START_TEST(golden_case)
@@ -238,11 +282,9 @@ END_TEST
 
 static int count_cases(void)
 {
-    struct arena a = {0};
-    glob_t files = {0};
-    int n = glob(golden_pattern(&a), 0, NULL, &files) == 0 ? (int)files.gl_pathc : 0;
+    glob_t files;
+    int n = find_cases(&files);
     globfree(&files);
-    arena_free(&a);
     return n;
 }
 

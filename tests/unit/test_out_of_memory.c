@@ -1,8 +1,11 @@
 /* Out of memory at every single allocation of ours, one after another: reading a model, compiling
- * its training step, stepping it, and a plan's open, bind and step. The linker gives this program
- * allocation functions that fail on demand (CMakeLists.txt). Nothing may leak (under
- * AddressSanitizer), the status is OUT_OF_MEMORY, and afterwards the same work gives its result. */
+ * its training step, stepping it, a plan's open, bind and step, and a model by calls. The linker
+ * gives this program allocation functions that fail on demand (CMakeLists.txt). Nothing may leak
+ * (under AddressSanitizer), the status is OUT_OF_MEMORY, and afterwards the same work gives its
+ * result. */
+#include "atoll/layers.h"
 #include "atoll/plan.h"
+#include "atoll/train.h"
 #include "tests/small_training.h"
 
 /* ---- allocation functions that fail on demand ---- */
@@ -116,6 +119,34 @@ static status save_and_load(struct work *w, struct error *e)
     return code != ATOLL_OK ? fail(e, code, "%s", error.text) : ATOLL_OK;
 }
 
+/* A model by calls, trained eagerly. */
+static status train_by_calls(struct work *w, struct error *e)
+{
+    atoll_error error = {0};
+    atoll_training *m = NULL;
+    atoll_training_options o = {.is_eager = 1, .seed = 1};
+    float x[SMALL_ROWS * 5];
+    int64_t y[SMALL_ROWS];
+    small_batch(x, y);
+    atoll_view views[] = {atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(SMALL_ROWS, 5), x),
+                          atoll_view_of("y", ATOLL_I64, ATOLL_DIMS(SMALL_ROWS), y)};
+    atoll_trace *t = atoll_trace_create("small");
+    int64_t n = atoll_symbol(t, "n");
+    atoll_value in = atoll_input(t, "x", ATOLL_F32, ATOLL_DIMS(n, 5));
+    atoll_value h = atoll_mlp_layer(in, "mlp", 8, 4);
+    atoll_output(t, "loss", atoll_cross_entropy(h, atoll_input(t, "y", ATOLL_I64, ATOLL_DIMS(n))));
+    (void)atoll_training_open(t, &o, &m, &error);
+    for (int i = 0; i < 2 && m != NULL; i++) {
+        (void)atoll_training_feed(m, &views[0], &error);
+        (void)atoll_training_feed(m, &views[1], &error);
+        (void)atoll_training_step(m, &error);
+    }
+    w->loss = error.code == ATOLL_OK ? atoll_training_number(m, "loss") : 0.0;
+    atoll_training_close(m);
+    atoll_trace_destroy(t);
+    return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
+}
+
 static const struct job {
     const char *name;
     status (*run)(struct work *w, struct error *e);
@@ -128,6 +159,7 @@ static const struct job {
     {"passes, kernels and fused steps", compile_and_step, false, 60, 12},
     {"plan", step_plan, false, 10, 0},
     {"checkpoint", save_and_load, false, 4, 0},
+    {"a model by calls", train_by_calls, true, 60, 0},
 };
 
 START_TEST(every_allocation_may_fail)
