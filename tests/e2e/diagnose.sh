@@ -102,4 +102,42 @@ gives 0 '^%w1 +param +f32 +[0-9.e+]+ +[0-9.e-]+ +- +- +[0-9.]+% ' "$atoll" range
 gives 0 '"value": "", "op": ' "$atoll" ranges "$digits" "${data[@]}" --steps 1 --all --json
 gives 2 '--data FILE is missing' "$atoll" ranges "$digits"
 
+# ---- compare --bisect ----
+cat >"$work/m.graph" <<'GRAPH'
+graph @g(%x: f32[n,3] input, %y: i64[n] input, %w: f32[4,3] param {init="normal:0.5"}) {
+  %h = linear(%x, %w)
+  %t = tanh(%h)
+  %s = mul(%t, 0.5)
+  %loss = cross_entropy(%s, %y)
+  return loss=%loss, logits=%s
+}
+GRAPH
+for i in $(seq 40); do echo "0.$i,-0.$((i * 7 % 40)),1.$((i * 3 % 17)),$((i % 4))"; done >"$work/m.csv"
+compare=("$atoll" compare "$work/m.graph" --data "$work/m.csv" --batch 8 --epochs 2 --bisect)
+gives 0 'bisect: every output and gradient is within' "${compare[@]}" --policies fp32
+grep -q 'bisect: .*fusion' "$work/out" && wrong "a fusion is named though nothing differs"
+gives 0 '^bf16: bisect: fusion [0-9]+ of [0-9]+ .*: it takes its first [0-9]+ of [0-9]+ ops in one kernel, up to %' \
+    "${compare[@]}" --policies bf16 --rounding relaxed
+gives 0 '^fp16: bisect: policy decision for %h .linear, .*m.graph:2.: .* hint: node "h" f32' "${compare[@]}" --policies fp16 --part 1e-5
+gives 0 '"policy": "fp16", "parting": "policy", "at": "policy decision for %h ' "${compare[@]}" --policies fp16 --part 1e-5 --json
+# A compiler that spoils tanh wherever it stands, and one that does so where a mul follows in the same kernel.
+planted_cc() { # NAME AWK-CONDITION
+    cat >"$work/$1" <<CC
+#!/usr/bin/env bash
+for file in "\$@"; do
+    case \$file in
+    *.c) awk '/^void k/ { is_it = $2 } is_it { gsub(/op_tanh_f32/, "-op_tanh_f32") } { print }' "\$file" >"\$file.new" && mv "\$file.new" "\$file" ;;
+    esac
+done
+exec cc "\$@"
+CC
+    chmod +x "$work/$1"
+}
+planted_cc everywhere 1
+planted_cc fused '/tanh_mul/'
+ATOLL_CC=$work/everywhere gives 1 '^fp32: bisect: no fusion: with every op a kernel of its own the runs part at %t .tanh, .*m.graph:3.' \
+    "${compare[@]}" --policies fp32
+ATOLL_CC=$work/fused gives 1 '^fp32: bisect: fusion [0-9]+ of [0-9]+ .k[0-9]+_tanh_mul[^)]*.: it takes its first 2 of [0-9]+ ops in one kernel, up to %s: tanh.%t. mul.%s.; without' \
+    "${compare[@]}" --policies fp32
+
 exit $failed
