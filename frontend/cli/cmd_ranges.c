@@ -62,14 +62,14 @@ static void print_json(const struct graph *g, uint32_t i, const struct range *r)
     json_whole(&j, "elements", r->n);
     json_whole(&j, "zeros", r->zeros);
     json_whole(&j, "nonfinite", r->nonfinite);
-    json_real(&j, "amax", r->amax, 9);
-    json_real(&j, "min_nonzero", r->min_nonzero, 9);
+    json_number(&j, "amax", r->amax, 9);
+    json_number(&j, "min_nonzero", r->min_nonzero, 9);
     for (uint32_t k = 0; k < N_NARROW; k++) {
         const char *narrow = dtype_info[narrow_dtypes[k]].name;
         snprintf(key, sizeof key, "%s_underflow", narrow);
-        json_real(&j, key, share(r->underflow[k], r), 6);
+        json_number(&j, key, share(r->underflow[k], r), 6);
         snprintf(key, sizeof key, "%s_saturate", narrow);
-        json_real(&j, key, share(r->saturate[k], r), 6);
+        json_number(&j, key, share(r->saturate[k], r), 6);
     }
     json_close("\n");
 }
