@@ -57,6 +57,10 @@ refused 3 'no column|has columns|columns' "$atoll" train "$model" --data "$digit
 refused 3 'No such file' "$atoll" train "$model" --data "$work/none.csv"
 refused 3 'No such file' "$atoll" train "$work/none.graph" --data "$digits"
 
+refused 2 "'bf16' is no way to keep parameters; expected f32, bf16-stochastic" "$atoll" train "$model" --data "$digits" --params bf16
+refused 2 'the data has 1438 training rows' "$atoll" bench "$model" --data "$digits" --batch 2000
+refused 2 "policy 'fp64' is unknown|fp64" "$atoll" bench "$model" --data "$digits" --policies fp32,fp64
+refused 4 'none/x.html' "$atoll" bench "$model" --data "$digits" --html "$work/none/x.html"
 refused 2 'unknown option --batsh' "$atoll" train "$model" --batsh 3
 refused 2 "no policy 'bf17'" "$atoll" train "$model" --data "$digits" --policy bf17
 refused 2 'expected a whole number' "$atoll" train "$model" --data "$digits" --batch many
