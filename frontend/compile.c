@@ -22,7 +22,7 @@ enum { MAX_KEPT = 300 }; /* values a kernel stores for looking at: CUDA bounds i
 struct stage {
     const char *name;
     pass_fn *pass;
-    bool needs_policy, needs_train, needs_gradients;
+    bool needs_policy, needs_train, needs_gradients, needs_fp8, needs_cuda;
     bool is_optional; /* a program can do without it */
 };
 
@@ -34,6 +34,8 @@ static const struct stage PIPELINE[] = {
     {.name = "lint", .pass = lint_pass, .is_optional = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
+    {.name = "fp8", .pass = fp8_pass, .needs_fp8 = true, .is_optional = true},
+    {.name = "fp8_paths", .pass = fp8_paths_pass, .needs_cuda = true},
     {.name = "decompose", .pass = decompose_pass},
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
     {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
@@ -71,13 +73,13 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
                         "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
-                        "autodiff, train_step, decompose or fuse",
+                        "autodiff, train_step, fp8, fp8_paths, decompose or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
             return fail(e, ATOLL_USAGE,
                         "pass %.*s cannot be left out: no program without it; expected simplify, "
-                        "autocast, islands, lint or fuse",
+                        "autocast, islands, lint, fp8 or fuse",
                         (int)n, p);
         }
         p += n + (p[n] == ',');
@@ -113,7 +115,8 @@ static void log_notes(const struct compiled *c, uint32_t first)
     struct text t = {.arena = &scratch};
     for (uint32_t i = first; c->log != NULL && i < c->notes.n; i++) {
         const struct note *n = &c->notes.items[i];
-        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0;
+        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0 ||
+                            strcmp(n->pass, "fp8") == 0;
         if (is_precision || strcmp(n->pass, "fuse") == 0) {
             text_add(&t, "%s: %s%s%s", n->pass, n->node, n->node[0] != '\0' ? ": " : "", n->text);
             tell(c, is_precision ? "precision" : "fusion", &t);
@@ -142,6 +145,10 @@ static void log_program(const struct compiled *c, const char *cache)
             tell(c, "kernels", &t);
         }
     }
+    if (c->cache_miss != NULL) {
+        text_add(&t, "not in the cache: %s", c->cache_miss);
+        tell(c, "kernels", &t);
+    }
     text_add(&t, "%u kernels for %u groups, %s in %.3f s (cache: %s)", c->n_kernels,
              c->partition.n_groups, c->is_from_cache ? "loaded" : "compiled", c->seconds_compiler,
              cache != NULL ? cache : "none");
@@ -160,7 +167,9 @@ static bool is_run(const struct stage *s, const struct compile_options *o)
 {
     return s->pass != NULL && !is_left_out(o, (uint32_t)(s - PIPELINE)) &&
            !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
-           !(s->needs_gradients && !o->wants_gradients);
+           !(s->needs_gradients && !o->wants_gradients) &&
+           !(s->needs_fp8 && (o->policy == NULL || o->policy->fp8.recipe == NULL)) &&
+           !(s->needs_cuda && o->n_cuda_archs == 0);
 }
 
 const char *compile_pass_name(const struct compile_options *o, uint32_t i)
@@ -187,8 +196,11 @@ static void dump_graph(const struct compile_options *o, const char *name, const 
 static status run_passes(const struct graph *model, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    struct pass_options options = {
-        .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
+    struct pass_options options = {.policy = o->policy,
+                                   .train = o->train,
+                                   .is_relaxed = o->is_relaxed,
+                                   .cuda_archs = o->cuda_archs,
+                                   .n_cuda_archs = o->n_cuda_archs};
     struct graph *now_graph = NULL;
     dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
@@ -306,8 +318,14 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
     struct error warning = {0};
-    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
-                                 &c->is_from_cache, &warning, e);
+    struct text why = {.arena = &c->arena};
+    struct cc_options cc = o->cc;
+    cc.model = c->primitive->name;
+    cc.policy = arena_text(&c->arena, "%s %s", o->policy != NULL ? o->policy->name : "fp32",
+                           o->is_relaxed ? "relaxed" : "strict");
+    status code = cached_compile(o->cache, &cc, sources, sizes, n, &c->library, &c->is_from_cache,
+                                 &why, &warning, e);
+    c->cache_miss = why.data;
     if (warning.code != ATOLL_OK) {
         note_add(&c->notes, "cache", "", "%s", warning.text);
         if (o->warn != NULL) {

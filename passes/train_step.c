@@ -11,6 +11,7 @@
 
 #include "autodiff.h"
 #include "ir/print.h"
+#include "policy.h"
 
 enum { MAX_TOGETHER = 200 }; /* operands of one global_norm */
 
@@ -153,7 +154,10 @@ static void accumulate(struct step *s)
     }
     value count = step_scalar(s, OP_state, "acc.count", I64, 0.0);
     value next = op2(s, OP_add, count, number(s, 1.0));
-    s->is_last = op2(s, OP_ge, next, number(s, (double)s->o->accumulate));
+    value window = number(s, (double)s->o->accumulate);
+    s->g->origin_name = s->is_fp8 ? "step.last" : NULL; /* as step.finite below */
+    s->is_last = op2(s, OP_ge, next, window);
+    s->g->origin_name = NULL;
     graph_update(s->g, count, where(s, s->is_last, number(s, 0.0), next));
     for (uint32_t i = 0; i < s->n; i++) {
         value acc = step_moment(s, i, "acc");
@@ -207,8 +211,11 @@ static void unscale_and_test(struct step *s)
         value index = graph_constant(s->g, (double)s->places[i], I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }
-    if (s->scale.id != 0 || s->o->skips_nonfinite) {
-        s->is_finite = op2(s, OP_lt, s->first_nonfinite, number(s, 0.0));
+    if (s->scale.id != 0 || s->o->skips_nonfinite || s->is_fp8) {
+        value zero = number(s, 0.0);
+        s->g->origin_name = s->is_fp8 ? "step.finite" : NULL; /* what the fp8 pass adds to */
+        s->is_finite = op2(s, OP_lt, s->first_nonfinite, zero);
+        s->g->origin_name = NULL;
     }
 }
 
@@ -404,8 +411,12 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
     struct arena scratch = SCRATCH_ARENA;
     struct graph *kept = graph_temporary(in), *full = graph_temporary(in);
     struct stored_params stored = {0};
-    struct step s = {
-        .o = o->train, .g = full, .notes = notes, .scratch = &scratch, .stored = &stored};
+    struct step s = {.o = o->train,
+                     .g = full,
+                     .notes = notes,
+                     .scratch = &scratch,
+                     .stored = &stored,
+                     .is_fp8 = o->policy != NULL && o->policy->fp8.recipe != NULL};
     status code = add_step(in, kept, &s);
     code = code == ATOLL_OK ? rewrite(full, out, NULL, NULL, NULL)
                             : fail(&out->error, code, "%s", full->error.text);

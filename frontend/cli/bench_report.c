@@ -120,10 +120,10 @@ void bench_print_json(const struct bench *b)
             if (c->kind == BENCH_TEXT) {
                 json_text(&o, c->name, bench_text(r, c));
             } else {
-                json_real(&o, c->name, bench_number(r, c), 17);
+                json_number(&o, c->name, bench_number(r, c), 17);
             }
         }
-        json_reals(&o, "losses", r->losses, r->n_losses);
+        json_numbers(&o, "losses", r->losses, r->n_losses);
         json_close("");
     }
     printf("],\n \"timing_fields\": [");

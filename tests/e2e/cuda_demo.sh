@@ -7,7 +7,7 @@ if [ -z "${ATOLL_LIBCUDA-}" ] || [ -z "${ATOLL_LIBCUBLASLT-}" ]; then
     echo "skipped: needs ATOLL_LIBCUDA and ATOLL_LIBCUBLASLT (the emulator's libraries)"
     exit 77
 fi
-if ! "$ATOLL_BIN/atoll" devices | grep -q '^CUDA compiler: NVRTC'; then
+if ! "$ATOLL_BIN/atoll" devices | grep '^CUDA compiler: NVRTC' >/dev/null; then
     echo "skipped: no NVRTC"
     exit 77
 fi

@@ -14,7 +14,7 @@ for page in README.md docs/*.md; do
         if [ ! -e "$target" ]; then
             echo "$page: ($link) leads nowhere"
             bad=1
-        elif [ -n "$anchor" ] && ! slugs "$target" | grep -qxF -- "${anchor#\#}"; then
+        elif [ -n "$anchor" ] && ! slugs "$target" | grep -xF -- "${anchor#\#}" >/dev/null; then
             echo "$page: ($link): no such heading in $target"
             bad=1
         fi
