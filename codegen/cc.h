@@ -9,6 +9,8 @@ struct cc_options {
     const char *temporary; /* directory for the build's files; NULL: /tmp */
     const char *march;     /* NULL: "native" */
     const char *optimise;  /* NULL: "-O2"; changes no value */
+    const char *policy;    /* "bf16 strict": what the code was made under; NULL: nothing said */
+    const char *model;     /* whose code it is, to explain a miss of the cache; NULL: nobody's */
 };
 
 /* Compiles n translation units (each of size sizes[i]) at once and links one shared object; *out is

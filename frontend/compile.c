@@ -142,6 +142,10 @@ static void log_program(const struct compiled *c, const char *cache)
             tell(c, "kernels", &t);
         }
     }
+    if (c->cache_miss != NULL) {
+        text_add(&t, "not in the cache: %s", c->cache_miss);
+        tell(c, "kernels", &t);
+    }
     text_add(&t, "%u kernels for %u groups, %s in %.3f s (cache: %s)", c->n_kernels,
              c->partition.n_groups, c->is_from_cache ? "loaded" : "compiled", c->seconds_compiler,
              cache != NULL ? cache : "none");
@@ -306,8 +310,14 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
     struct error warning = {0};
-    status code = cached_compile(o->cache, &o->cc, sources, sizes, n, &c->library,
-                                 &c->is_from_cache, &warning, e);
+    struct text why = {.arena = &c->arena};
+    struct cc_options cc = o->cc;
+    cc.model = c->primitive->name;
+    cc.policy = arena_text(&c->arena, "%s %s", o->policy != NULL ? o->policy->name : "fp32",
+                           o->is_relaxed ? "relaxed" : "strict");
+    status code = cached_compile(o->cache, &cc, sources, sizes, n, &c->library, &c->is_from_cache,
+                                 &why, &warning, e);
+    c->cache_miss = why.data;
     if (warning.code != ATOLL_OK) {
         note_add(&c->notes, "cache", "", "%s", warning.text);
         if (o->warn != NULL) {

@@ -11,7 +11,7 @@
 #include "runtime/library.h"
 #include "runtime/program.h"
 
-/* fusion, precision, memory, kernels */
+/* fusion, precision, memory, kernels, recompiles, guards, graph_breaks */
 typedef void log_fn(void *context, const char *category, const char *line);
 
 struct compile_options {
@@ -58,7 +58,8 @@ struct compiled {
     struct notes notes;
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
-    log_fn *log; /* of the options */
+    const char *cache_miss; /* why the kernels were not in the cache; NULL: they were, or none */
+    log_fn *log;            /* of the options */
     void *log_context;
 };
 

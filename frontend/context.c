@@ -31,7 +31,8 @@ static void dump_stage(void *context, const char *name, const char *text)
 
 /* ---- ATOLL_LOG ---- */
 
-static const char *const categories[] = {"fusion", "precision", "memory", "kernels", "all"};
+static const char *const categories[] = {"fusion",     "precision", "memory",       "kernels",
+                                         "recompiles", "guards",    "graph_breaks", "all"};
 
 static void warn_unknown(const struct context *c)
 {
@@ -42,10 +43,10 @@ static void warn_unknown(const struct context *c)
             is_known = is_known || (strlen(categories[i]) == n && memcmp(p, categories[i], n) == 0);
         }
         if (!is_known) {
-            char line[200];
+            char line[240];
             snprintf(line, sizeof line,
-                     "ATOLL_LOG: no category '%.*s'; there are fusion, precision, memory, kernels "
-                     "and all",
+                     "ATOLL_LOG: no category '%.*s'; there are fusion, precision, memory, kernels, "
+                     "recompiles, guards, graph_breaks and all",
                      n < 60 ? (int)n : 60, p);
             c->print(line);
         }

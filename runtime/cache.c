@@ -14,46 +14,6 @@
 
 #include "runtime/container.h"
 
-/* -march=native means another thing on another processor. */
-static uint64_t processor_hash(uint64_t seed)
-{
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[4096];
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        if (strncmp(line, "model name", 10) == 0 || strncmp(line, "flags", 5) == 0) {
-            seed = hash_text(line, seed);
-        }
-        if (line[0] == '\n') {
-            break;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return seed;
-}
-
-/* The compiler by what it resolves to: path, size and time of change, which cost no process. */
-static uint64_t compiler_hash(const char *compiler, uint64_t seed)
-{
-    char path[4096];
-    struct stat info;
-    const char *search = strchr(compiler, '/') != NULL ? "" : "/usr/local/bin:/usr/bin:/bin";
-    seed = hash_text(compiler, seed);
-    for (const char *p = search;;) {
-        size_t length = strcspn(p, ":");
-        snprintf(path, sizeof path, "%.*s%s%s", (int)length, p, length > 0 ? "/" : "", compiler);
-        if (stat(path, &info) == 0) {
-            seed = hash_u64((uint64_t)info.st_size, seed);
-            return hash_u64((uint64_t)info.st_mtime, seed);
-        }
-        if (p[length] == '\0') {
-            return seed;
-        }
-        p += length + 1;
-    }
-}
-
 static void make_directories(const char *path)
 {
     char part[4096];
@@ -121,39 +81,31 @@ static void store_entry(const char *directory, const char *path, const void *byt
     }
 }
 
-static uint64_t key_of(const struct cc_options *o, const char *const *units, const size_t *sizes,
-                       uint32_t n)
-{
-    uint64_t key = hash_text(cc_flags(), 1);
-    key = processor_hash(compiler_hash(o->compiler != NULL ? o->compiler : "cc", key));
-    key = hash_text(o->march != NULL ? o->march : "native", key);
-    key = hash_text(o->optimise != NULL ? o->optimise : "-O2", key);
-    for (uint32_t i = 0; i < n; i++) {
-        key = hash_bytes(units[i], sizes[i], key);
-    }
-    return key;
-}
-
 status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
                       const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
-                      struct error *warning, struct error *e)
+                      struct text *why_miss, struct error *warning, struct error *e)
 {
     char path[4096] = "";
     void *bytes = NULL;
     size_t size = 0;
+    struct cache_key key;
     *is_hit = false;
     if (directory != NULL && directory[0] != '\0' && is_trusted(directory, warning)) {
-        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory,
-                 key_of(o, units, sizes, n));
+        cache_key_of(o, units, sizes, n, &key);
+        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory, key.hash);
         if (load_entry(path, out, warning)) {
             *is_hit = true;
             return ATOLL_OK;
+        }
+        if (why_miss != NULL) {
+            cache_explain(directory, &key, why_miss);
         }
     }
     TRY(cc_compile(o, units, sizes, n, &bytes, &size, e));
     *out = library_open(bytes, size, "compiled kernels", e);
     if (*out != NULL && path[0] != '\0') {
         store_entry(directory, path, bytes, size, warning);
+        cache_key_store(directory, &key);
     }
     free(bytes);
     return *out != NULL ? ATOLL_OK : e->code;

@@ -45,7 +45,7 @@ struct command {
 };
 
 extern const struct command command_compile, command_train, command_compare, command_inspect,
-    command_finfo, command_data, command_devices, command_lint, command_nonfinite;
+    command_explain, command_finfo, command_data, command_devices, command_lint, command_nonfinite;
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);
@@ -131,8 +131,8 @@ struct json {
 };
 void json_open(struct json *j);
 void json_text(struct json *j, const char *name, const char *text);
-void json_real(struct json *j, const char *name, double value,
-               int digits); /* null when not finite */
+void json_number(struct json *j, const char *name, double value,
+                 int digits); /* null when not finite */
 void json_whole(struct json *j, const char *name, uint64_t whole);
 void json_truth(struct json *j, const char *name, bool truth);
 void json_close(const char *end);

@@ -66,10 +66,10 @@ static void on_value(void *context, const char *name, const struct closeness *c)
         json_open(&j);
         json_text(&j, "policy", p->policy);
         json_text(&j, "value", name);
-        json_real(&j, "max_abs", c->max_abs, 6);
-        json_real(&j, "max_ulp", c->max_ulp, 6);
-        json_real(&j, "relative_l2", c->relative_l2, 6);
-        json_real(&j, "cosine", c->cosine, 9);
+        json_number(&j, "max_abs", c->max_abs, 6);
+        json_number(&j, "max_ulp", c->max_ulp, 6);
+        json_number(&j, "relative_l2", c->relative_l2, 6);
+        json_number(&j, "cosine", c->cosine, 9);
         json_whole(&j, "nonfinite", c->nonfinite);
         json_close("\n");
     } else if (p->prints) {
@@ -176,16 +176,16 @@ static void print_json(const struct job *j, struct side *s, int64_t steps, doubl
     json_open(&o);
     json_text(&o, "policy", j->compile.policy->name);
     json_text(&o, "mode", s->is_eager ? "eager" : "fused");
-    json_real(&o, "test_accuracy", s->accuracy, 6);
-    json_real(&o, "step_us", step_us, 6);
+    json_number(&o, "test_accuracy", s->accuracy, 6);
+    json_number(&o, "step_us", step_us, 6);
     json_whole(&o, "peak_bytes", s->runner.peak_bytes);
-    json_real(&o, "accepted", counted(s, steps, "accepted"), 16);
-    json_real(&o, "skipped", counted(s, steps, "skipped"), 16);
+    json_number(&o, "accepted", counted(s, steps, "accepted"), 16);
+    json_number(&o, "skipped", counted(s, steps, "skipped"), 16);
     json_whole(&o, "islands", count_islands(s->runner.compiled.step));
     json_whole(&o, "values", bits->compared);
     json_whole(&o, "different", bits->different);
-    json_real(&o, "loss_error", p->loss.max_abs, 4);
-    json_real(&o, "gradient_error", p->worst.relative_l2, 4);
+    json_number(&o, "loss_error", p->loss.max_abs, 4);
+    json_number(&o, "gradient_error", p->worst.relative_l2, 4);
     json_text(&o, "worst_gradient", p->worst_name);
     json_close("\n");
 }

@@ -81,7 +81,7 @@ static void print_built(const struct runner *r, const char *output, double secon
     json_whole(&j, "launches", program_calls(&r->compiled.program));
     json_whole(&j, "peak_bytes", session_peak_bytes(r->session));
     json_whole(&j, "state_bytes", session_leaf_bytes(r->session));
-    json_real(&j, "seconds", seconds, 4);
+    json_number(&j, "seconds", seconds, 4);
     json_truth(&j, "from_cache", r->compiled.is_from_cache);
     json_whole(&j, "cuda_targets", r->compiled.cuda.n_archs);
     json_whole(&j, "cuda_kernels", r->compiled.cuda.n_kernels);

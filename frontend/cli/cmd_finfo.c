@@ -24,10 +24,10 @@ static void show_dtype(const struct dtype_row *row, bool is_json, bool is_first)
     json_open(&j);
     json_text(&j, "dtype", row->name);
     json_whole(&j, "bytes", row->bytes);
-    json_real(&j, "epsilon", row->epsilon, 17);
-    json_real(&j, "max", row->max, 17);
-    json_real(&j, "min_normal", row->smallest_normal, 17);
-    json_real(&j, "min_subnormal", subnormal, 17);
+    json_number(&j, "epsilon", row->epsilon, 17);
+    json_number(&j, "max", row->max, 17);
+    json_number(&j, "min_normal", row->smallest_normal, 17);
+    json_number(&j, "min_subnormal", subnormal, 17);
     json_close("");
 }
 

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "frontend/report/report.h"
 #include "runtime/file.h"
+#include "stepper.h"
 
 static const struct option options[] = {
     {"data", "FILE",
@@ -36,6 +37,8 @@ static const struct option options[] = {
     {"eager", NULL, "one op at a time instead of fused kernels"},
     {"save", "FILE", "write a checkpoint (safetensors) at the end"},
     {"resume", "FILE", "start from a checkpoint"},
+    {"ledger", "FILE",
+     "record which plan each batch ran or why one was built, for atoll explain --ledger"},
     {"json", NULL, "print the result as JSON"},
     {"quiet", NULL, "no progress"},
 };
@@ -46,17 +49,48 @@ struct progress {
 
 struct training {
     struct job job;
-    struct runner runner, evaluator;
+    struct runner own, evaluator;
+    struct runner *runner;  /* own, or the stepper's present one (NULL before its first batch) */
+    struct stepper stepper; /* --ledger: a plan a size, or for many sizes */
     struct split split;
     int64_t batch, epochs, max_steps, steps, first_step;
     double seconds, accuracy, loss, accepted, skipped; /* NaN: none */
     bool is_plan, is_evaluated;
 };
 
+/* The engine instead of one runner: a plan comes with the first batch that needs it. */
+static status open_stepper(struct training *t, const char *path, struct error *e)
+{
+    struct callable_options o = {0};
+    char *text;
+    size_t size;
+    if (t->max_steps == 0 || t->epochs == 0) {
+        return fail(e, ATOLL_USAGE, "--ledger: found no step to record; expected 1 or more");
+    }
+    TRY(read_text_file(path, &t->job.arena, &text, &size, e));
+    return stepper_open(&t->stepper, path, text, t->job.model, &t->job, &o, e);
+}
+
+static const struct graph *graph_of(const struct training *t)
+{
+    return t->runner != NULL ? runner_graph(t->runner) : t->job.model;
+}
+
+static status open_evaluator(struct training *t, struct error *e)
+{
+    struct compile_options forward = t->job.compile;
+    forward.train = NULL;
+    forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
+    forward.device = NULL;   /* the parameters come down; the rows are few */
+    forward.dump = NULL;
+    return runner_open(&t->evaluator, t->job.any_rows, &forward, t->job.seed, e);
+}
+
 static status open_model(struct training *t, const char *path, const struct arguments *a,
                          struct context *c, struct error *e)
 {
     t->is_plan = is_plan_name(path);
+    t->runner = &t->own;
     if (t->is_plan) {
         TRY(argument_only(a,
                           " data batch epochs steps seed no-shuffle holdout scale label read save "
@@ -65,12 +99,17 @@ static status open_model(struct training *t, const char *path, const struct argu
         struct device_options where = context_devices(c);
         where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
-        return runner_open_plan_on(&t->runner, path, t->job.compile.device, e);
+        return runner_open_plan_on(t->runner, path, t->job.compile.device, e);
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
     t->job.compile.is_eager = argument_flag(a, "eager");
-    if (runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
+    if (argument(a, "ledger", NULL) != NULL) {
+        t->runner = NULL;
+        TRY(open_stepper(t, path, e));
+        return open_evaluator(t, e);
+    }
+    if (runner_open(t->runner, t->job.model, &t->job.compile, t->job.seed, e) != ATOLL_OK) {
         if (e->code != ATOLL_COMPILER) {
             return of_model(e->code, e);
         }
@@ -78,22 +117,17 @@ static status open_model(struct training *t, const char *path, const struct argu
                 "atoll train: %s\natoll train: running eagerly instead, with the same bits\n",
                 e->text);
         *e = (struct error){0};
-        runner_free(&t->runner);
+        runner_free(t->runner);
         t->job.compile.is_eager = true;
-        TRY(runner_open(&t->runner, t->job.model, &t->job.compile, t->job.seed, e));
+        TRY(runner_open(t->runner, t->job.model, &t->job.compile, t->job.seed, e));
     }
-    if (t->runner.compiled.cuda.n_split > 0) {
+    if (t->runner->compiled.cuda.n_split > 0) {
         fprintf(stderr,
                 "atoll train: %u groups run one op at a time, their kernels did not compile; "
                 "hint: atoll inspect --notes\n",
-                t->runner.compiled.cuda.n_split);
+                t->runner->compiled.cuda.n_split);
     }
-    struct compile_options forward = t->job.compile;
-    forward.train = NULL;
-    forward.is_eager = true; /* one run an epoch: not worth a compiler's time */
-    forward.device = NULL;   /* the parameters come down; the rows are few */
-    forward.dump = NULL;
-    return runner_open(&t->evaluator, t->job.any_rows, &forward, t->job.seed, e);
+    return open_evaluator(t, e);
 }
 
 /* NULL when there is a test accuracy to measure, else why not. */
@@ -127,7 +161,7 @@ static status evaluate(struct training *t, struct error *e)
     if (why_untested(t) != NULL) {
         return ATOLL_OK;
     }
-    runner_copy_leaves(&t->evaluator, &t->runner);
+    runner_copy_leaves(&t->evaluator, t->runner);
     split_test(&t->split, &x, &y);
     TRY(runner_input(&t->evaluator, "x", &x, e));
     if (graph_find(runner_graph(&t->evaluator), "y").id != 0) {
@@ -157,6 +191,35 @@ static void show(const struct progress *p, const struct training *t, int64_t epo
     }
 }
 
+/* Sizes of the symbols that an input's shape holds. */
+static void read_sizes(const struct graph *g, const char *name, const struct tensor *t,
+                       int64_t *sizes)
+{
+    value v = graph_find(g, name);
+    const struct node *n = graph_node(g, v);
+    for (uint32_t i = 0; v.id != 0 && t->data != NULL && i < n->shape.rank && i < t->rank; i++) {
+        struct dim d = n->shape.dims[i];
+        if (!dim_is_static(d) && d.symbols[1] == 0) {
+            sizes[d.symbols[0]] = t->shape[i] / d.factor;
+        }
+    }
+}
+
+static status choose_runner(struct training *t, const struct tensor *x, const struct tensor *y,
+                            struct error *e)
+{
+    int64_t sizes[MAX_SYMBOLS];
+    if (t->stepper.callable == NULL) {
+        return ATOLL_OK;
+    }
+    for (uint32_t i = 0; i < MAX_SYMBOLS; i++) {
+        sizes[i] = -1;
+    }
+    read_sizes(t->job.model, "x", x, sizes);
+    read_sizes(t->job.model, "y", y, sizes);
+    return stepper_call(&t->stepper, sizes, &t->runner, e);
+}
+
 static status one_epoch(struct training *t, int64_t epoch, const struct progress *p,
                         struct error *e)
 {
@@ -171,14 +234,15 @@ static status one_epoch(struct training *t, int64_t epoch, const struct progress
         int64_t n = t->split.n_train - row < t->batch ? t->split.n_train - row : t->batch;
         split_batch(&t->split, row, n, &x, &y);
         double start = seconds_now();
-        TRY(runner_input(&t->runner, "x", &x, e));
-        if (y.data != NULL && graph_find(runner_graph(&t->runner), "y").id != 0) {
-            TRY(runner_input(&t->runner, "y", &y, e));
+        TRY(choose_runner(t, &x, &y, e));
+        TRY(runner_input(t->runner, "x", &x, e));
+        if (y.data != NULL && graph_find(runner_graph(t->runner), "y").id != 0) {
+            TRY(runner_input(t->runner, "y", &y, e));
         }
-        TRY(runner_step(&t->runner, e));
+        TRY(runner_step(t->runner, e));
         t->seconds += seconds_now() - start;
         t->steps++;
-        double loss = runner_number(&t->runner, "loss");
+        double loss = runner_number(t->runner, "loss");
         t->loss = isnan(loss) ? (double)NAN : loss; /* a NaN prints without its sign */
         if (p->is_terminal && t->steps % 16 == 0) {
             show(p, t, epoch, false);
@@ -198,16 +262,16 @@ static void report_json(const struct training *t, const char *policy, double ste
     json_text(&j, "policy", policy);
     json_text(&j, "mode", t->job.compile.is_eager ? "eager" : "fused");
     json_whole(&j, "steps", (uint64_t)t->steps);
-    json_real(&j, "loss", t->loss, 9);
-    json_real(&j, "test_accuracy", t->accuracy, 6);
-    json_real(&j, "step_us", step, 6);
-    json_whole(&j, "peak_bytes", t->runner.peak_bytes);
-    if (t->runner.device != NULL) {
-        json_whole(&j, "device_allocated_bytes", t->runner.device->memory.peak_allocated);
-        json_whole(&j, "device_reserved_bytes", t->runner.device->memory.peak_reserved);
+    json_number(&j, "loss", t->loss, 9);
+    json_number(&j, "test_accuracy", t->accuracy, 6);
+    json_number(&j, "step_us", step, 6);
+    json_whole(&j, "peak_bytes", t->runner->peak_bytes);
+    if (t->runner->device != NULL) {
+        json_whole(&j, "device_allocated_bytes", t->runner->device->memory.peak_allocated);
+        json_whole(&j, "device_reserved_bytes", t->runner->device->memory.peak_reserved);
     }
-    json_real(&j, "accepted", t->accepted, 16);
-    json_real(&j, "skipped", t->skipped, 16);
+    json_number(&j, "accepted", t->accepted, 16);
+    json_number(&j, "skipped", t->skipped, 16);
     json_close("\n");
 }
 
@@ -217,8 +281,8 @@ static void report(struct training *t, bool is_json)
     double step = ran > 0 ? t->seconds / (double)ran * 1e6 : (double)NAN;
     const char *policy = t->is_plan ? "plan" : t->job.compile.policy->name;
     if (ran > 0) {
-        t->accepted = runner_number(&t->runner, "accepted");
-        t->skipped = runner_number(&t->runner, "skipped");
+        t->accepted = runner_number(t->runner, "accepted");
+        t->skipped = runner_number(t->runner, "skipped");
     }
     if (is_json) {
         report_json(t, policy, step);
@@ -235,11 +299,11 @@ static void report(struct training *t, bool is_json)
         printf(", no test accuracy (%s)", why_untested(t));
     }
     if (ran > 0) {
-        printf(", %.1f us a step, peak %zu bytes", step, t->runner.peak_bytes);
+        printf(", %.1f us a step, peak %zu bytes", step, t->runner->peak_bytes);
     }
-    if (t->runner.device != NULL) {
-        printf(", device memory %zu bytes of %zu reserved", t->runner.device->memory.peak_allocated,
-               t->runner.device->memory.peak_reserved);
+    if (t->runner->device != NULL) {
+        printf(", device memory %zu bytes of %zu reserved",
+               t->runner->device->memory.peak_allocated, t->runner->device->memory.peak_reserved);
     }
     if (!isnan(t->accepted)) {
         printf(", accepted %.0f, skipped %.0f", t->accepted, t->skipped);
@@ -252,7 +316,7 @@ static void report(struct training *t, bool is_json)
 static status resume(struct training *t, const char *path, struct error *e)
 {
     int64_t batches = (t->split.n_train + t->batch - 1) / t->batch, end;
-    TRY(runner_load(&t->runner, path, &t->first_step, e));
+    TRY(runner_load(t->runner, path, &t->first_step, e));
     if (__builtin_mul_overflow(batches, t->epochs, &end) || end > t->max_steps) {
         end = t->max_steps;
     }
@@ -264,12 +328,27 @@ static status resume(struct training *t, const char *path, struct error *e)
                       path, (long long)t->first_step, (long long)end);
 }
 
+static status write_ledger(const struct training *t, const char *path, bool is_quiet,
+                           struct error *e)
+{
+    const ledger *l = callable_ledger(t->stepper.callable);
+    struct arena scratch = SCRATCH_ARENA;
+    struct text line = {.arena = &scratch};
+    if (!is_quiet) {
+        report_counters(&line, &l->counters);
+        printf("ledger %s: %s", path, line.data);
+    }
+    arena_free(&scratch);
+    return ledger_save(l, path, e);
+}
+
 static status run_training(struct training *t, const struct arguments *a, struct context *c,
                            struct error *e)
 {
     struct progress p = {.is_terminal = isatty(2) && !argument_flag(a, "json"),
                          .is_quiet = argument_flag(a, "quiet") || argument_flag(a, "json")};
     const char *from = argument(a, "resume", NULL), *to = argument(a, "save", NULL);
+    const char *book = argument(a, "ledger", NULL);
     int64_t seed;
     t->loss = t->accuracy = t->accepted = t->skipped = (double)NAN;
     TRY(argument_whole(a, "batch", 64, 1, 1000000000, &t->batch, e));
@@ -277,9 +356,14 @@ static status run_training(struct training *t, const struct arguments *a, struct
     TRY(argument_whole(a, "steps", INT64_MAX, 0, MAX_SEED, &t->max_steps, e));
     TRY(argument_whole(a, "seed", 1, 0, MAX_SEED, &seed, e));
     TRY(to != NULL ? file_probe(to, e) : ATOLL_OK); /* not after an hour of training */
+    TRY(book != NULL ? file_probe(book, e) : ATOLL_OK);
+    if (book != NULL && from != NULL) {
+        return fail(e, ATOLL_USAGE,
+                    "--ledger and --resume: a ledger begins with a run; expected one of them");
+    }
     TRY(split_open(&t->split, a, (uint64_t)seed, e));
     TRY(open_model(t, a->positional[0], a, c, e));
-    TRY(split_check(&t->split, runner_graph(&t->runner), e));
+    TRY(split_check(&t->split, graph_of(t), e));
     if (!t->is_plan) {
         TRY(split_check_rows(&t->split, &t->job, t->batch, t->epochs, t->max_steps, e));
     }
@@ -291,9 +375,9 @@ static status run_training(struct training *t, const struct arguments *a, struct
         fputc('\n', stderr);
     }
     TRY(t->is_evaluated ? ATOLL_OK : evaluate(t, e));
-    TRY(to != NULL ? runner_save(&t->runner, to, t->steps, e) : ATOLL_OK);
+    TRY(to != NULL ? runner_save(t->runner, to, t->steps, e) : ATOLL_OK);
     report(t, argument_flag(a, "json"));
-    return ATOLL_OK;
+    return book != NULL ? write_ledger(t, book, p.is_quiet, e) : ATOLL_OK;
 }
 
 static status run(const struct arguments *a, struct context *c, struct error *e)
@@ -307,7 +391,8 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
     status code = run_training(t, a, c, e);
-    runner_free(&t->runner);
+    stepper_close(&t->stepper);
+    runner_free(&t->own);
     runner_free(&t->evaluator);
     split_close(&t->split);
     job_close(&t->job);

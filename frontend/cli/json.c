@@ -34,7 +34,7 @@ void json_text(struct json *j, const char *name, const char *text)
     putchar('"');
 }
 
-void json_real(struct json *j, const char *name, double number, int digits)
+void json_number(struct json *j, const char *name, double number, int digits)
 {
     key(j, name);
     if (isfinite(number)) {

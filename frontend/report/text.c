@@ -1,0 +1,163 @@
+/* The ledger as text: a paragraph a call, its first line saying what happened, then why, then what
+ * to do. Written so that it answers when read once. */
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/file.h"
+
+static const struct ledger_entry *entry_of(const ledger *l, uint32_t number)
+{
+    for (uint32_t i = 0; i < l->n_entries; i++) {
+        if (l->entries[i].number == number) {
+            return &l->entries[i];
+        }
+    }
+    return NULL;
+}
+
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void add_built(struct text *t, const ledger *l, const struct ledger_event *v)
+{
+    const struct ledger_entry *en = entry_of(l, v->entry);
+    uint32_t kernels = v->kernels_built + v->kernels_loaded;
+    text_add(t, "built plan %" PRIu32 " in %.0f ms", v->entry, v->seconds * 1e3);
+    if (en != NULL) {
+        text_add(t, " for %s", en->title);
+    }
+    if (kernels > 0) {
+        text_add(t, "; %" PRIu32 " kernel%s compiled, %" PRIu32 " loaded from disk",
+                 v->kernels_built, plural(v->kernels_built), v->kernels_loaded);
+    }
+    text_add(t, "\n");
+    if (v->compared == 0) {
+        text_add(t, "    why: the first call%s: there was no plan to compare with\n",
+                 v->segment != 0 ? " that came to this segment" : "");
+    }
+}
+
+static void add_outcome(struct text *t, const ledger *l, const struct ledger_event *v)
+{
+    switch (v->outcome) {
+    case LEDGER_HIT:
+        text_add(t, "hit: plan %" PRIu32 " runs%s\n", v->entry, v->count > 1 ? " each time" : "");
+        break;
+    case LEDGER_WAITED:
+        text_add(t, "hit: plan %" PRIu32 " runs, after another thread had built it\n", v->entry);
+        break;
+    case LEDGER_BUILT:
+        add_built(t, l, v);
+        break;
+    case LEDGER_EAGER:
+        text_add(t, "EAGER, op by op: %s\n", v->error);
+        break;
+    default:
+        text_add(t, "%s: %s\n", v->outcome == LEDGER_REFUSED ? "REFUSED" : "FAILED", v->error);
+        break;
+    }
+}
+
+static void add_reasons(struct text *t, const struct ledger_event *v)
+{
+    for (uint32_t i = 0; i < v->n_reasons; i++) {
+        const struct ledger_reason *r = &v->reasons[i];
+        if (i == 0 || r->entry != v->reasons[i - 1].entry) {
+            text_add(t, "    plan %" PRIu32 " does not hold:\n", r->entry);
+        }
+        text_add(t, "        %s: %s -> %s", r->subject, r->expected, r->found);
+        text_add(t, r->origin[0] != '\0' ? "   (%s)\n" : "\n", r->origin);
+    }
+}
+
+void report_event(struct text *t, const ledger *l, const struct ledger_event *v)
+{
+    text_add(t, v->count > 1 && v->last_call != v->call ? "calls %" PRIu64 " to " : "call ",
+             v->call);
+    text_add(t, "%" PRIu64, v->last_call != 0 ? v->last_call : v->call);
+    if (v->count > 1) {
+        text_add(t, " (%" PRIu64 " lookups)", v->count);
+    }
+    if (v->segment != 0) {
+        text_add(t, ", segment %" PRIu32, v->segment);
+    }
+    text_add(t, ", %s: ", v->arguments);
+    add_outcome(t, l, v);
+    add_reasons(t, v);
+    for (uint32_t i = 0; i < v->n_advice; i++) {
+        text_add(t, "    %s%s\n", i == 0 ? "advice: " : "        ", v->advice[i]);
+    }
+    const struct ledger_entry *en = entry_of(l, v->entry);
+    if (v->outcome == LEDGER_BUILT && en != NULL && en->cache[0] != '\0') {
+        text_add(t, "    kernel cache: %s\n", en->cache);
+    }
+}
+
+void report_break(struct text *t, const struct ledger_break *b)
+{
+    text_add(t, "graph break at %s:%" PRIu32 ", segment %" PRIu32 " ends, %" PRIu64 " time%s: %s\n",
+             b->file[0] != '\0' ? b->file : "?", b->line, b->segment, b->count, plural(b->count),
+             b->reason);
+    if (b->advice[0] != '\0') {
+        text_add(t, "    advice: %s\n", b->advice);
+    }
+}
+
+void report_counters(struct text *t, const atoll_counters *n)
+{
+    text_add(t,
+             "%" PRIu64 " call%s: %" PRIu64 " hit%s, %" PRIu64 " plan%s built (%" PRIu64
+             " recompile%s) in %.0f ms, %" PRIu64 " eager, %" PRIu64 " refused, %" PRIu64
+             " evicted, %" PRIu64 " graph break%s; kernels: %" PRIu64 " compiled, %" PRIu64
+             " loaded from disk\n",
+             n->calls, plural(n->calls), n->hits, plural(n->hits), n->builds, plural(n->builds),
+             n->recompiles, plural(n->recompiles), (double)n->nanoseconds_building * 1e-6, n->eager,
+             n->refused, n->evictions, n->breaks, plural(n->breaks), n->kernels_built,
+             n->kernels_loaded);
+}
+
+void report_text(struct text *t, const ledger *l)
+{
+    for (uint32_t i = 0; i < l->n_events; i++) {
+        report_event(t, l, &l->events[i]);
+    }
+    for (uint32_t i = 0; i < l->n_breaks; i++) {
+        report_break(t, &l->breaks[i]);
+    }
+    if (l->n_dropped > 0) {
+        text_add(t, "%" PRIu64 " later events were counted but not kept\n", l->n_dropped);
+    }
+    report_counters(t, &l->counters);
+}
+
+/* ---- the public entry ---- */
+
+struct telling {
+    const ledger *l;
+    struct arena arena;
+    struct text text;
+};
+
+static status tell_body(void *context)
+{
+    struct telling *x = context;
+    x->text.arena = &x->arena;
+    report_text(&x->text, x->l);
+    return ATOLL_OK;
+}
+
+char *atoll_ledger_text(const atoll_ledger *l)
+{
+    struct telling x = {.l = l};
+    ledger_hold(l);
+    status code = run_recoverable(tell_body, &x, NULL);
+    ledger_let_go(l);
+    char *out = code == ATOLL_OK ? strdup(x.text.data) : NULL;
+    arena_free(&x.arena);
+    return out;
+}
