@@ -185,7 +185,7 @@ static void emit_op(struct text *t, const struct kernel *k, const struct inst *i
         return;
     }
     enum dtype result = gives_bool(inst->op) ? inst->compute : inst->dtype;
-    emit_round_open(t, inst->compute, result, false);
+    emit_round_open(t, inst->compute, result, inst->saturate);
     text_add(t, "op_%s_%s(", op_info[inst->op].name, emit_suffix(inst->compute));
     for (uint32_t i = 0; i < inst->n_operands; i++) {
         text_add(t, i > 0 ? ", " : "");

@@ -146,7 +146,7 @@ static status member_inst(struct lowering *l, value v)
     }
     inst.compute = node_compute(l->g, n);
     inst.n_operands = n->n_operands;
-    inst.saturate = n->op == OP_cast && node_bool(n, "saturate");
+    inst.saturate = node_saturates(n);
     for (uint32_t i = 0; i < n->n_operands; i++) {
         TRY(operand_inst(l, n->operands[i], &inst.operands[i]));
     }

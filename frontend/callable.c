@@ -25,6 +25,7 @@ struct callable {
     uint32_t n_entries, entry_capacity, last_number;
     struct segment_count *segments;
     uint32_t n_segments, segment_capacity;
+    uint32_t n_ready; /* entries with a plan */
     uint64_t last_call, clock;
     ledger *ledger;
 };
@@ -87,7 +88,7 @@ void callable_clear(struct callable *c)
         drop_plan(c, c->entries[i]->plan);
         entry_destroy(c->entries[i]);
     }
-    c->n_entries = c->n_segments = 0;
+    c->n_entries = c->n_segments = c->n_ready = 0;
 }
 
 void callable_destroy(struct callable *c)
@@ -151,12 +152,39 @@ uint64_t callable_begin(struct callable *c)
     return call;
 }
 
+/* The plan unused for longest that nobody uses; NULL: all are in use. */
+static struct entry *to_evict(const struct callable *c)
+{
+    struct entry *oldest = NULL;
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct entry *en = c->entries[i];
+        if (en->state == ENTRY_READY && en->n_users == 0 &&
+            (oldest == NULL || en->last_used < oldest->last_used)) {
+            oldest = en;
+        }
+    }
+    return oldest;
+}
+
+static void evict_some(struct callable *c)
+{
+    struct entry *en;
+    while (c->n_ready > c->o.capacity && (en = to_evict(c)) != NULL) {
+        c->n_ready--;
+        ledger_evict(c->ledger, en->number);
+        drop_plan(c, en->plan);
+        en->plan = NULL;
+        en->state = ENTRY_EVICTED;
+    }
+}
+
 void callable_done(struct callable *c, const struct called *done)
 {
     struct entry *en = done->entry;
     if (en != NULL) {
         pthread_mutex_lock(&c->lock);
         en->n_users--;
+        evict_some(c); /* too many were in use before */
         pthread_mutex_unlock(&c->lock);
     }
 }
@@ -484,32 +512,6 @@ static status miss_body(void *context)
 
 /* ---- building: outside of the lock ---- */
 
-/* The plan unused for longest that nobody uses; NULL: none, or there is room. */
-static struct entry *to_evict(const struct callable *c)
-{
-    uint32_t n_ready = 0;
-    struct entry *oldest = NULL;
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        struct entry *en = c->entries[i];
-        n_ready += en->state == ENTRY_READY;
-        if (en->state == ENTRY_READY && en->n_users == 0 &&
-            (oldest == NULL || en->last_used < oldest->last_used)) {
-            oldest = en;
-        }
-    }
-    return n_ready > c->o.capacity ? oldest : NULL;
-}
-
-static void evict_some(struct callable *c)
-{
-    for (struct entry *en; (en = to_evict(c)) != NULL;) {
-        ledger_evict(c->ledger, en->number);
-        drop_plan(c, en->plan);
-        en->plan = NULL;
-        en->state = ENTRY_EVICTED;
-    }
-}
-
 /* What a graph with symbols may fail by that one with numbers would not. */
 static bool may_be_symbols(status code)
 {
@@ -542,6 +544,7 @@ static status build(struct lookup *l)
     status code = run_recoverable(build_body, &b, l->e); /* waiting threads must learn of it */
     pthread_mutex_lock(&c->lock);
     en->state = code == ATOLL_OK ? ENTRY_READY : ENTRY_FAILED;
+    c->n_ready += code == ATOLL_OK;
     if (code == ATOLL_OK) {
         en->plan = bound.plan = b.plan;
         bound.call = l->out->call;

@@ -22,7 +22,7 @@ enum { MAX_KEPT = 300 }; /* values a kernel stores for looking at: CUDA bounds i
 struct stage {
     const char *name;
     pass_fn *pass;
-    bool needs_policy, needs_train, needs_gradients;
+    bool needs_policy, needs_train, needs_gradients, needs_fp8;
     bool is_optional; /* a program can do without it */
 };
 
@@ -34,6 +34,7 @@ static const struct stage PIPELINE[] = {
     {.name = "lint", .pass = lint_pass, .is_optional = true},
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
+    {.name = "fp8", .pass = fp8_pass, .needs_fp8 = true, .is_optional = true},
     {.name = "decompose", .pass = decompose_pass},
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
     {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
@@ -71,13 +72,13 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
                         "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
-                        "autodiff, train_step, decompose or fuse",
+                        "autodiff, train_step, fp8, decompose or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
             return fail(e, ATOLL_USAGE,
                         "pass %.*s cannot be left out: no program without it; expected simplify, "
-                        "autocast, islands, lint or fuse",
+                        "autocast, islands, lint, fp8 or fuse",
                         (int)n, p);
         }
         p += n + (p[n] == ',');
@@ -113,7 +114,8 @@ static void log_notes(const struct compiled *c, uint32_t first)
     struct text t = {.arena = &scratch};
     for (uint32_t i = first; c->log != NULL && i < c->notes.n; i++) {
         const struct note *n = &c->notes.items[i];
-        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0;
+        bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0 ||
+                            strcmp(n->pass, "fp8") == 0;
         if (is_precision || strcmp(n->pass, "fuse") == 0) {
             text_add(&t, "%s: %s%s%s", n->pass, n->node, n->node[0] != '\0' ? ": " : "", n->text);
             tell(c, is_precision ? "precision" : "fusion", &t);
@@ -164,7 +166,8 @@ static bool is_run(const struct stage *s, const struct compile_options *o)
 {
     return s->pass != NULL && !is_left_out(o, (uint32_t)(s - PIPELINE)) &&
            !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
-           !(s->needs_gradients && !o->wants_gradients);
+           !(s->needs_gradients && !o->wants_gradients) &&
+           !(s->needs_fp8 && (o->policy == NULL || o->policy->fp8.recipe == NULL));
 }
 
 const char *compile_pass_name(const struct compile_options *o, uint32_t i)

@@ -7,6 +7,11 @@ bool node_is_weak(const struct node *n)
     return n->op == OP_constant && node_bool(n, "weak");
 }
 
+bool node_saturates(const struct node *n)
+{
+    return n->op == OP_quantize || (n->op == OP_cast && node_bool(n, "saturate"));
+}
+
 /* Weak numbers take part only when nothing else decides. */
 enum dtype operands_promoted(const struct graph *g, const struct node *n, uint32_t first)
 {

@@ -8,6 +8,8 @@
 /* A constant with weak=1: takes part at the compute precision of the node that reads it and does
  * not promote. An executor converts its `value` attribute straight to the reader's compute type. */
 bool node_is_weak(const struct node *n);
+/* Whether its result saturates: quantize, and casts that say so. */
+bool node_saturates(const struct node *n);
 /* The dtype operands first..n meet in; DTYPE_NONE when there are none. */
 enum dtype operands_promoted(const struct graph *g, const struct node *n, uint32_t first);
 /* F32, F64 or I64: what operands are widened to (a C cast: integers to floats round to nearest) and

@@ -164,10 +164,8 @@ static void elementwise(struct eval *e, value v, const struct node *n, double *o
         }
         double y = compute == I64 && n->op != OP_where ? eval_scalar_i64(n->op, x[0], x[1])
                                                        : eval_scalar(n->op, x[0], x[1], x[2]);
-        if (n->op == OP_cast && node_bool(n, "saturate") && dtype_is_float(n->dtype)) {
-            y = saturated(n, y);
-        }
         y = widened(e, compute, y);
+        y = node_saturates(n) && dtype_is_float(n->dtype) ? saturated(n, y) : y;
         out[i] = eval_rounded(e, n->dtype, y);
     }
 }
@@ -410,7 +408,7 @@ static status run_node(struct eval *e, value v, const struct node *n, double *ou
         (n->op == OP_argmax || n->op == OP_argmin ? arg_reduction : reduction)(e, v, n, out);
         return ATOLL_OK;
     case CONTRACTION:
-        contraction(e, v, n, out);
+        (n->op == OP_scaled_matmul ? eval_scaled : contraction)(e, v, n, out);
         return ATOLL_OK;
     case VIEW:
         view(e, v, n, out);

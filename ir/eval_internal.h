@@ -14,7 +14,8 @@ struct dense eval_dense(const struct eval *e, value v);
 double eval_rounded(const struct eval *e, enum dtype t, double x);
 /* An elementwise op or a reduction's combination, from its meaning in ops.def. */
 double eval_scalar(enum op op, double a, double b, double c);
-double eval_scalar_i64(enum op op, double a, double b); /* all but where */
+double eval_scalar_i64(enum op op, double a, double b);                       /* all but where */
+void eval_scaled(struct eval *e, value v, const struct node *n, double *out); /* scaled.c */
 void eval_random(const struct eval *e, const struct node *n, int64_t count, double *out);
 
 #endif

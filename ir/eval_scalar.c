@@ -5,38 +5,53 @@
 
 #include "eval_internal.h"
 
-#define K(x)         (x)
-#define ADD(a, b)    ((a) + (b))
-#define SUB(a, b)    ((a) - (b))
-#define MUL(a, b)    ((a) * (b))
-#define NEG(a)       (-(a))
-#define ABS(a)       fabs(a)
-#define MIN(a, b)    ((a) != (a) || (a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) != (a) || (a) > (b) ? (a) : (b))
-#define EXP(a)       exp(a)
-#define EXPM1(a)     expm1(a)
-#define LOG(a)       log(a)
-#define LOG1P(a)     log1p(a)
-#define SQRT(a)      sqrt(a)
-#define POW(a, b)    pow((a), (b))
-#define TANH(a)      tanh(a)
-#define ERF(a)       erf(a)
-#define SIGMOID(a)   sigmoid(a)
-#define SIN(a)       sin(a)
-#define COS(a)       cos(a)
-#define ATAN(a)      atan(a)
-#define ATAN2(a, b)  atan2((a), (b))
-#define FLOOR(a)     floor(a)
-#define CEIL(a)      ceil(a)
-#define ROUND(a)     nearbyint(a)
-#define SIGN(a)      ((a) > 0.0 ? 1.0 : (a) < 0.0 ? -1.0 : (a) != (a) ? (a) : 0.0)
-#define RELU(a)      ((a) > 0.0 || (a) != (a) ? (a) : 0.0)
-#define IS_FINITE(a) (isfinite(a) != 0)
+#define K(x)          (x)
+#define ADD(a, b)     ((a) + (b))
+#define SUB(a, b)     ((a) - (b))
+#define MUL(a, b)     ((a) * (b))
+#define NEG(a)        (-(a))
+#define ABS(a)        fabs(a)
+#define MIN(a, b)     ((a) != (a) || (a) < (b) ? (a) : (b))
+#define MAX(a, b)     ((a) != (a) || (a) > (b) ? (a) : (b))
+#define EXP(a)        exp(a)
+#define EXPM1(a)      expm1(a)
+#define LOG(a)        log(a)
+#define LOG1P(a)      log1p(a)
+#define SQRT(a)       sqrt(a)
+#define POW(a, b)     pow((a), (b))
+#define TANH(a)       tanh(a)
+#define ERF(a)        erf(a)
+#define SIGMOID(a)    sigmoid(a)
+#define SIN(a)        sin(a)
+#define COS(a)        cos(a)
+#define ATAN(a)       atan(a)
+#define ATAN2(a, b)   atan2((a), (b))
+#define FLOOR(a)      floor(a)
+#define CEIL(a)       ceil(a)
+#define ROUND(a)      nearbyint(a)
+#define POW2_FLOOR(a) pow2_floor(a)
+#define POW2_CEIL(a)  pow2_ceil(a)
+#define SIGN(a)       ((a) > 0.0 ? 1.0 : (a) < 0.0 ? -1.0 : (a) != (a) ? (a) : 0.0)
+#define RELU(a)       ((a) > 0.0 || (a) != (a) ? (a) : 0.0)
+#define IS_FINITE(a)  (isfinite(a) != 0)
 
 /* e^a first where a < 0: no overflow on either side. */
 static double sigmoid(double a)
 {
     return a >= 0.0 ? 1.0 / (1.0 + exp(-a)) : exp(a) / (1.0 + exp(a));
+}
+
+/* m 2^n with m in [1/2, 1): 2^(n-1) lies below, 2^n above. */
+static double pow2_floor(double a)
+{
+    int n;
+    return !(a > 0.0) || isinf(a) ? a : (frexp(a, &n), ldexp(0.5, n));
+}
+
+static double pow2_ceil(double a)
+{
+    int n;
+    return !(a > 0.0) || isinf(a) ? a : frexp(a, &n) > 0.5 ? ldexp(1.0, n) : ldexp(0.5, n);
 }
 
 /* A selector a kind and types: rows that a table wants expand to one case of its switch. */

@@ -9,6 +9,7 @@
 
 #include "infer.h"
 #include "name_table.h"
+#include "scaled.h"
 
 const struct verify_row verify_info[N_VERIFY_CODES] = {
 #define X(code, text) {#code, text},
@@ -298,6 +299,33 @@ static const char *scale_origin(struct checker *c, uint32_t id)
     return arena_text(&c->scratch, "scaled by %s in %.200s", by, node_label(c, id));
 }
 
+/* The scale an f8 operand was multiplied by, and the one the product undoes, are one value. */
+static status check_scaled_product(struct checker *c, uint32_t id)
+{
+    const struct graph *g = c->g;
+    const struct node *n = &g->nodes[id];
+    for (uint32_t i = 0; n->op == OP_scaled_matmul && i < 2; i++) {
+        value from = scaled_source(g, n->operands[i]);
+        value inverse = behind_views(g, n->operands[2 + i]);
+        if (from.id == 0) {
+            return broken(c, V016, id,
+                          "found operand %s without a quantize behind it, expected one; hint: "
+                          "quantize(x, scale)",
+                          name_of(c, n->operands[i].id));
+        }
+        value scale = behind_views(g, graph_node(g, from)->operands[1]);
+        const struct node *r = graph_node(g, inverse);
+        if (r->op != OP_reciprocal || behind_views(g, r->operands[0]).id != scale.id) {
+            return broken(c, V016, id,
+                          "found scale %s for operand %s, expected the reciprocal of %s, by which "
+                          "it was quantized",
+                          name_of(c, n->operands[2 + i].id), name_of(c, n->operands[i].id),
+                          name_of(c, scale.id));
+        }
+    }
+    return ATOLL_OK;
+}
+
 static bool needs_unscaled(enum op op)
 {
     switch ((int)op) {
@@ -389,6 +417,7 @@ static status check_graph(struct checker *c)
         TRY(check_attrs(c, i));
         TRY(check_type(c, i));
         TRY(check_island(c, i));
+        TRY(check_scaled_product(c, i));
         TRY(check_scale(c, i));
     }
     TRY(check_leaf_names(c));

@@ -274,7 +274,8 @@ static const char *node_lacks(const struct graph *g, const struct node *n)
     if (kind == REDUCTION) {
         return reduction_lacks(n, graph_node(g, n->operands[0]));
     }
-    for (uint32_t i = 0; kind == CONTRACTION && i < n->n_operands; i++) {
+    bool is_product = kind == CONTRACTION && n->op != OP_scaled_matmul;
+    for (uint32_t i = 0; is_product && i < n->n_operands; i++) {
         if (graph_node(g, n->operands[i])->dtype != n->dtype || !is_contraction_dtype(n->dtype)) {
             return "one float dtype, f16 or wider, of operands and result";
         }

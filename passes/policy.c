@@ -4,8 +4,13 @@
  * Invariant: whatever changes a decision is in policy_hash. */
 #include "policy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#define FP8(policy, recipe_name)                                                                   \
+    {                                                                                              \
+        .name = (policy), .low = BF16, .fp8.recipe = &fp8_recipes[FP8_RECIPE_##recipe_name]        \
+    }
 static const struct policy builtins[] = {
     {.name = "fp32", .low = DTYPE_NONE, .behaviour = POLICY_ATOLL},
     {.name = "bf16", .low = BF16, .behaviour = POLICY_ATOLL},
@@ -14,7 +19,14 @@ static const struct policy builtins[] = {
     {.name = "bf16@torch-cpu", .low = BF16, .behaviour = POLICY_TORCH_CPU},
     {.name = "fp16@torch-cuda", .low = F16, .behaviour = POLICY_TORCH_CUDA},
     {.name = "fp16@torch-cpu", .low = F16, .behaviour = POLICY_TORCH_CPU},
+    FP8("fp8-tensorwise", tensorwise),
+    FP8("fp8-rowwise", rowwise),
+    FP8("fp8-rowwise-gw-hp", rowwise_gw_hp),
+    FP8("fp8-delayed", delayed),
+    FP8("fp8-blockwise", blockwise),
+    FP8("fp8-mxfp8", mxfp8),
 };
+#undef FP8
 
 /* Where Atoll does otherwise than the CUDA list. Norms compute in f32 inside whatever they read, so
  * half in, half out loses nothing and halves what is kept for backward; losses read exact f32. */
@@ -91,20 +103,11 @@ static const char *builtin_names(struct arena *a)
 static status find_builtin(const char *where, const char *name, const struct policy **out,
                            struct error *e)
 {
-    static const char *const later[] = {"fp8-tensorwise", "fp8-rowwise", "fp8-delayed",
-                                        "fp8-blockwise"};
     struct arena scratch = SCRATCH_ARENA;
     const char *names = builtin_names(&scratch);
     status code = ATOLL_OK;
     *out = policy_builtin(name);
-    for (size_t i = 0; *out == NULL && i < ARRAY_LEN(later); i++) {
-        if (strcmp(later[i], name) == 0) {
-            code = fail(e, ATOLL_UNSUPPORTED,
-                        "%spolicy '%s' is not built yet: a later version; built: %s", where, name,
-                        names);
-        }
-    }
-    if (*out == NULL && code == ATOLL_OK) {
+    if (*out == NULL) {
         code = fail(e, ATOLL_USAGE, "%sno policy '%s'; expected one of: %s", where, name, names);
     }
     arena_free(&scratch);
@@ -158,7 +161,15 @@ uint64_t policy_hash(const struct policy *p)
         h = hash_text(n->pattern, h);
         h = hash_u64((uint64_t)n->dtype << 8 | (uint64_t)n->class, h);
     }
-    return h;
+    const struct fp8_options *f = &p->fp8;
+    h = hash_u64(f->recipe == NULL ? 0 : 1 + (uint64_t)(f->recipe - fp8_recipes), h);
+    for (uint32_t i = 0; i < f->n_layers; i++) {
+        h = hash_u64(f->layers[i].is_on, hash_text(f->layers[i].pattern, h));
+    }
+    h = hash_u64((uint64_t)f->least, hash_u64((uint64_t)f->margin, h));
+    return hash_u64((uint64_t)f->history << 2 | (uint64_t)f->is_most_recent << 1 |
+                        (uint64_t)f->wants_counts,
+                    h);
 }
 
 /* ---- the file ---- */
@@ -173,7 +184,8 @@ struct reader {
     struct policy *out;
     struct policy_op *ops;
     struct policy_node *nodes;
-    uint32_t op_capacity, node_capacity;
+    struct fp8_layer *layers;
+    uint32_t op_capacity, node_capacity, layer_capacity;
     bool has_rows; /* an op or node line was read */
 };
 
@@ -250,6 +262,7 @@ static status read_base(struct reader *r, const char *const words[MAX_WORDS], ui
                      r->error));
     r->out->low = base->low;
     r->out->behaviour = base->behaviour;
+    r->out->fp8 = base->fp8;
     return ATOLL_OK;
 }
 
@@ -297,12 +310,72 @@ static status read_node(struct reader *r, const char *const words[MAX_WORDS], ui
     return ATOLL_OK;
 }
 
+static bool word_is_on(const char *word, bool *out)
+{
+    *out = strcmp(word, "on") == 0;
+    return *out || strcmp(word, "off") == 0;
+}
+
+static status read_fp8(struct reader *r, const char *const words[MAX_WORDS], uint32_t n)
+{
+    struct fp8_layer row = {.pattern = n > 1 ? words[1] : ""};
+    if (n != 3 || !word_is_on(words[2], &row.is_on)) {
+        return refuse(r, "found", "fp8", "fp8 \"PATTERN\" on or off, such as: fp8 \"head\" off");
+    }
+    if (r->out->fp8.recipe == NULL) {
+        return refuse(r, "no recipe for", "fp8", "an fp8 base before it: base fp8-tensorwise");
+    }
+    r->layers = arena_grow(r->arena, r->layers, r->out->fp8.n_layers, &r->layer_capacity,
+                           sizeof *r->layers);
+    r->layers[r->out->fp8.n_layers++] = row;
+    r->out->fp8.layers = r->layers;
+    r->has_rows = true;
+    return ATOLL_OK;
+}
+
+/* fp8_set KEY VALUE */
+static status read_fp8_set(struct reader *r, const char *const words[MAX_WORDS], uint32_t n)
+{
+    struct fp8_options *o = &r->out->fp8;
+    const struct {
+        const char *key;
+        int64_t *number, most;
+    } numbers[] = {{"least", &o->least, 1 << 20},
+                   {"margin", &o->margin, 32},
+                   {"history", &o->history, 1 << 20}};
+    char *end = NULL;
+    for (size_t i = 0; n == 3 && i < ARRAY_LEN(numbers); i++) {
+        long long number = strtoll(words[2], &end, 10);
+        if (strcmp(numbers[i].key, words[1]) == 0 && end != words[2] && *end == '\0' &&
+            number >= 0 && number <= numbers[i].most) {
+            *numbers[i].number = number;
+            r->has_rows = true;
+            return ATOLL_OK;
+        }
+    }
+    if (n == 3 && strcmp(words[1], "counts") == 0 && word_is_on(words[2], &o->wants_counts)) {
+        return ATOLL_OK;
+    }
+    o->is_most_recent = n == 3 && strcmp(words[2], "most_recent") == 0;
+    if (n == 3 && strcmp(words[1], "amax") == 0 &&
+        (o->is_most_recent || strcmp(words[2], "max") == 0)) {
+        return ATOLL_OK;
+    }
+    return refuse(r, "found", n > 1 ? words[1] : "fp8_set",
+                  "fp8_set least SIZE, margin BITS, history STEPS, amax max or most_recent, counts "
+                  "on or off");
+}
+
 static status read_line(struct reader *r, const char *p, const char *end)
 {
     static const struct {
         const char *word;
         status (*read)(struct reader *, const char *const[MAX_WORDS], uint32_t);
-    } kinds[] = {{"base", read_base}, {"op", read_op}, {"node", read_node}};
+    } kinds[] = {{"base", read_base},
+                 {"op", read_op},
+                 {"node", read_node},
+                 {"fp8", read_fp8},
+                 {"fp8_set", read_fp8_set}};
     const char *words[MAX_WORDS];
     uint32_t n;
     TRY(split(r, p, end, words, &n));
@@ -311,7 +384,8 @@ static status read_line(struct reader *r, const char *p, const char *end)
             return kinds[i].read(r, words, n);
         }
     }
-    return n == 0 ? ATOLL_OK : refuse(r, "found", words[0], "base, op, node or # comment");
+    return n == 0 ? ATOLL_OK
+                  : refuse(r, "found", words[0], "base, op, node, fp8, fp8_set or # comment");
 }
 
 /* Rows of the base go first, so that the file's win. */
@@ -326,8 +400,14 @@ static void copy_base(struct reader *r, const struct policy *base)
         r->nodes[i] = base->nodes[i];
         r->nodes[i].pattern = arena_copy_text(r->arena, base->nodes[i].pattern);
     }
+    for (uint32_t i = 0; i < base->fp8.n_layers; i++) {
+        r->layers = arena_grow(r->arena, r->layers, i, &r->layer_capacity, sizeof *r->layers);
+        r->layers[i] = base->fp8.layers[i];
+        r->layers[i].pattern = arena_copy_text(r->arena, base->fp8.layers[i].pattern);
+    }
     r->out->ops = r->ops;
     r->out->nodes = r->nodes;
+    r->out->fp8.layers = r->layers;
 }
 
 status policy_load(struct arena *a, const char *text, size_t length, const char *file,

@@ -3,6 +3,7 @@
 #ifndef ATOLL_PASSES_POLICY_H
 #define ATOLL_PASSES_POLICY_H
 
+#include "fp8.h"
 #include "ir/graph.h"
 
 /* Whose table of classes: Atoll's own, one for every device; or PyTorch 2.9's autocast lists, as
@@ -29,20 +30,21 @@ struct policy {
     uint32_t n_ops;
     const struct policy_node *nodes; /* the last row that matches wins */
     uint32_t n_nodes;
+    struct fp8_options fp8; /* fp8.recipe NULL: no FP8 */
 };
 
-/* "fp32", "bf16", "fp16", and the half ones with "@torch-cuda" or "@torch-cpu". NULL when there is
- * none of that name; policy_named says why. */
+/* "fp32", "bf16", "fp16", the half ones with "@torch-cuda" or "@torch-cpu", and "fp8-RECIPE": bf16
+ * with a recipe of fp8.def. NULL when there is none of that name; policy_named says why. */
 const struct policy *policy_builtin(const char *name);
-/* USAGE with the names there are; UNSUPPORTED for the fp8 policies, which a later version brings.
- */
+/* USAGE with the names there are. */
 status policy_named(const char *name, const struct policy **out, struct error *e);
 
 /* Reads a policy file over `base` (NULL: fp32); out lives as long as the arena. Lines:
  *     base bf16                     a builtin to start from; before any override
  *     op softmax fp32               class of an op: inherit lower fp32 fp32_out promote banned
  *     node "block*.attn.*" f32      dtype (f16 bf16 f32) or class of the nodes of that name
- *     # comment
+ *     fp8 "block*" on               linears that a recipe takes in, first and last too, or leaves
+ * out fp8_set least 256             also: margin 0, history 1024, amax max, counts off # comment
  * Later lines win over earlier ones, nodes over ops. */
 status policy_load(struct arena *a, const char *text, size_t length, const char *file,
                    const struct policy *base, struct policy *out, struct error *e);

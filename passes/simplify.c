@@ -283,7 +283,7 @@ static value fold(struct graph *out, const struct node *n, const value *operands
         return fold_size(out, n);
     }
     if (op_info[n->op].kind != ELEMENTWISE || n->n_operands > 2 || n->op == OP_scale_loss ||
-        n->op == OP_unscale || n->scale != 0) {
+        n->op == OP_unscale || n->op == OP_quantize || n->scale != 0) {
         return (value){0};
     }
     for (uint32_t i = 0; i < n->n_operands; i++) {

@@ -15,6 +15,7 @@ struct step {
     value scale, is_last, is_finite, accept; /* 0: no scaler, no accumulation, no test, always */
     value first_nonfinite, norm, bound;
     value loss, terms, n_terms; /* terms: output loss_count; n_terms: those of the window */
+    bool is_fp8;                /* nonfinite gradients always skip the step */
     value count, rate;          /* accepted steps so far, learning rate of this step */
 };
 

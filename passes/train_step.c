@@ -11,6 +11,7 @@
 
 #include "autodiff.h"
 #include "ir/print.h"
+#include "policy.h"
 
 enum { MAX_TOGETHER = 200 }; /* operands of one global_norm */
 
@@ -199,8 +200,11 @@ static void unscale_and_test(struct step *s)
         value index = graph_constant(s->g, (double)s->places[i], I32);
         s->first_nonfinite = where(s, good, s->first_nonfinite, index);
     }
-    if (s->scale.id != 0 || s->o->skips_nonfinite) {
-        s->is_finite = op2(s, OP_lt, s->first_nonfinite, number(s, 0.0));
+    if (s->scale.id != 0 || s->o->skips_nonfinite || s->is_fp8) {
+        value zero = number(s, 0.0);
+        s->g->origin_name = s->is_fp8 ? "step.finite" : NULL; /* what the fp8 pass adds to */
+        s->is_finite = op2(s, OP_lt, s->first_nonfinite, zero);
+        s->g->origin_name = NULL;
     }
 }
 
@@ -382,7 +386,11 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
     struct arena scratch = SCRATCH_ARENA;
     struct graph *full = graph_temporary(in);
     value *map = ARENA_ARRAY(&scratch, value, in->n_nodes);
-    struct step s = {.o = o->train, .g = full, .notes = notes, .scratch = &scratch};
+    struct step s = {.o = o->train,
+                     .g = full,
+                     .notes = notes,
+                     .scratch = &scratch,
+                     .is_fp8 = o->policy != NULL && o->policy->fp8.recipe != NULL};
     status code = autodiff_forward(in, full, map);
     if (code == ATOLL_OK) {
         code = find_terms(in, map, &s);

@@ -286,6 +286,14 @@ static status need_scratch(struct contraction_cache *cache, size_t size, struct 
                : fail(e, ATOLL_OUT_OF_MEMORY, "contraction: no memory for %zu bytes of f32", size);
 }
 
+status contraction_scratch(struct contraction_cache *cache, size_t size, float **out,
+                           struct error *e)
+{
+    TRY(need_scratch(cache, size, e));
+    *out = cache->scratch;
+    return ATOLL_OK;
+}
+
 static status run_widened(struct contraction_cache *cache, const struct contraction *c,
                           const void *a, const void *b, const void *bias, void *out,
                           struct error *e)

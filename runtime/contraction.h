@@ -32,6 +32,9 @@ void contraction_cache_destroy(struct contraction_cache *cache);
  * or 0. */
 status contraction_run(struct contraction_cache *cache, const struct contraction *c, const void *a,
                        const void *b, const void *bias, void *out, struct error *e);
+/* Scratch of the cache, 64-byte aligned, until its next call with low-precision operands. */
+status contraction_scratch(struct contraction_cache *cache, size_t size, float **out,
+                           struct error *e);
 /* "oneDNN 2.6.3" or "built-in", for reports and cache keys. */
 const char *contraction_library(void);
 

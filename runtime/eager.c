@@ -4,6 +4,7 @@
 #include "eager.h"
 #include "eager_internal.h"
 #include "index_check.h"
+#include "scaled.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -97,6 +98,15 @@ static status contract(const struct eager_call *c)
     return s;
 }
 
+static status contract_scaled(const struct eager_call *c)
+{
+    const struct tensor *x = c->operands;
+    const void *data[4] = {x[0].data, x[1].data, x[2].data, x[3].data};
+    struct scaled_product p;
+    scaled_product_of(c->node, x[0].dtype, x[1].dtype, x[0].shape, x[1].shape, &p);
+    return scaled_run(c->cache, &p, data, c->result->data, c->error);
+}
+
 /* ---- one node ---- */
 
 status eager_node(const struct graph *g, value v, const struct tensor *operands,
@@ -124,7 +134,7 @@ status eager_node(const struct graph *g, value v, const struct tensor *operands,
         return n->op == OP_argmax || n->op == OP_argmin ? eager_arg_reduction(&c)
                                                         : eager_reduction(&c);
     case CONTRACTION:
-        return contract(&c);
+        return n->op == OP_scaled_matmul ? contract_scaled(&c) : contract(&c);
     case VIEW:
         return eager_view(&c);
     case INDEX:

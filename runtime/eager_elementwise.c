@@ -236,9 +236,7 @@ status eager_elementwise(const struct eager_call *c)
     enum op_types types = op_info[n->op].types;
     bool is_written = types == TYPES_C || types == TYPES_B ||
                       (n->op != OP_cast && is_direct(c->result->dtype, compute));
-    s.store = is_written ? NULL
-                         : store_of(compute, c->result->dtype,
-                                    n->op == OP_cast && node_bool(n, "saturate"));
+    s.store = is_written ? NULL : store_of(compute, c->result->dtype, node_saturates(n));
     memcpy(s.dims, c->result->shape, sizeof s.dims);
     for (uint32_t i = 0; i < n->n_operands; i++) {
         TRY(fill_source(c, i, compute, &s.sources[i]));

@@ -25,6 +25,7 @@ static void allocate_tables(struct session *s)
     s->pointed = ARENA_ARRAY(&s->arena, void *, n);
     s->offset = ARENA_ARRAY(&s->arena, size_t, n);
     s->flat = ARENA_ARRAY(&s->arena, int64_t, p->n_launches + 1);
+    s->scaled = ARENA_ARRAY(&s->arena, struct scaled_product, p->n_launches + 1);
     s->contractions = ARENA_ARRAY(&s->arena, struct contraction, p->n_launches + 1);
     s->snapshots = ARENA_ARRAY(&s->arena, unsigned char *, p->graph->n_outputs + 1);
     s->staging = ARENA_ARRAY(&s->arena, unsigned char *, p->graph->n_updates + 1);
@@ -249,7 +250,11 @@ static status prepare_launches(struct session *s, struct error *e)
     for (uint32_t i = 0; i < s->p->n_launches; i++) {
         const struct launch *l = &s->p->launches[i];
         s->flat[i] = l->kind == LAUNCH_KERNEL ? dim_value(l->flat, s->symbols) : 0;
-        if (l->kind == LAUNCH_CONTRACTION) {
+        if (l->kind == LAUNCH_CONTRACTION && session_is_scaled(s, l)) {
+            const struct tensor *a = &s->tensors[l->args[0].id], *b = &s->tensors[l->args[1].id];
+            scaled_product_of(graph_node(s->p->graph, l->node), a->dtype, b->dtype, a->shape,
+                              b->shape, &s->scaled[i]);
+        } else if (l->kind == LAUNCH_CONTRACTION) {
             struct shape a = static_shape(&s->tensors[l->args[0].id]),
                          b = static_shape(&s->tensors[l->args[1].id]);
             TRY(contraction_of(graph_node(s->p->graph, l->node), &a, &b, &s->contractions[i], e));
@@ -351,6 +356,10 @@ static status run_launch(struct session *s, uint32_t i, void *const *args, struc
             l->fn(args, s->symbols, &s->flat[i], l->count);
         }
         return ATOLL_OK;
+    }
+    if (l->kind == LAUNCH_CONTRACTION && session_is_scaled(s, l)) {
+        const void *operands[4] = {args[0], args[1], args[2], args[3]};
+        return scaled_run(s->cache, &s->scaled[i], operands, args[l->n_reads], e);
     }
     if (l->kind == LAUNCH_CONTRACTION) {
         return contraction_run(s->cache, &s->contractions[i], args[0], args[1],

@@ -4,6 +4,7 @@
 #define ATOLL_RUNTIME_SESSION_INTERNAL_H
 
 #include "program.h"
+#include "scaled.h"
 
 struct device_session;
 
@@ -23,6 +24,7 @@ struct session {
     uint32_t n_pointers;
     int64_t *flat;                    /* by launch */
     struct contraction *contractions; /* by launch */
+    struct scaled_product *scaled;    /* by launch, of scaled_matmul nodes */
     unsigned char **snapshots;        /* by output */
     unsigned char **staging;          /* by update that copies */
     struct contraction_cache *cache;
@@ -35,6 +37,10 @@ struct session {
 size_t session_bytes_of(const struct session *s, value v);
 /* Memory of a value: of a leaf, or its place in the arena. */
 void *session_address_of(const struct session *s, value v);
+static inline bool session_is_scaled(const struct session *s, const struct launch *l)
+{
+    return graph_node(s->p->graph, l->node)->op == OP_scaled_matmul;
+}
 void session_refresh(struct session *s);
 /* Zeroed memory where the session runs; NULL: none left. */
 void *session_memory(struct session *s, size_t bytes);

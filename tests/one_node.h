@@ -7,12 +7,12 @@
 
 static const int64_t square[2] = {4, 8};
 
-/* Has a float operand; the training step's own ops left out. */
+/* Has a float operand; the training step's own ops and those of f8 products left out. */
 static inline bool is_float_op(enum op op)
 {
     enum op_kind kind = op_info[op].kind;
     return kind != LEAF && kind != TRAINING && kind != RANDOM && op_info[op].types != TYPES_B &&
-           op != OP_one_hot && op != OP_cast;
+           op != OP_one_hot && op != OP_cast && op != OP_quantize && op != OP_scaled_matmul;
 }
 
 /* The op over float leaves of kind `leaf`, (4,8) or (8): the first of dtype a, the others b. */

@@ -405,6 +405,23 @@ A_FN float m_round(float x)
     return A_RINT(x);
 }
 
+/* The power of two next to x >= 0 towards zero: its bits without the mantissa, subnormals through a
+ * power of two of their own. */
+A_FN float m_pow2_floor(float x)
+{
+    uint32_t u = a_bits(x);
+    uint32_t tiny = a_bits(a_float(a_bits(x * 8388608.0f) & 0x7f800000u) * 1.1920928955078125e-07f);
+    uint32_t r = u < 0x00800000u ? tiny : u & 0x7f800000u;
+    return u > 0x7f800000u ? x : a_float(r);
+}
+
+/* The next one away from zero, where x is none itself. */
+A_FN float m_pow2_ceil(float x)
+{
+    float low = m_pow2_floor(x);
+    return low < x ? low + low : low;
+}
+
 /* f64: the platform's own; CPU and GPU may differ in the last bits. */
 #if A_CUDA
 #define A_LIBM(name) name
@@ -431,6 +448,42 @@ A_FROM_LIBM(ceil, ceil)
 A_FROM_LIBM(trunc, trunc)
 A_FROM_LIBM(round, rint)
 A_FROM_LIBM(abs, fabs)
+
+A_FN uint64_t a_bits_f64(double x)
+{
+#if A_CUDA
+    return (uint64_t)__double_as_longlong(x);
+#else
+    uint64_t u;
+    __builtin_memcpy(&u, &x, sizeof u);
+    return u;
+#endif
+}
+
+A_FN double a_float_f64(uint64_t u)
+{
+#if A_CUDA
+    return __longlong_as_double((int64_t)u);
+#else
+    double x;
+    __builtin_memcpy(&x, &u, sizeof x);
+    return x;
+#endif
+}
+
+A_FN double m_pow2_floor_f64(double x)
+{
+    uint64_t u = a_bits_f64(x), mask = 0x7ff0000000000000u;
+    double tiny = a_float_f64(a_bits_f64(x * 4503599627370496.0) & mask) / 4503599627370496.0;
+    double r = u < 0x0010000000000000u ? tiny : a_float_f64(u & mask);
+    return u > mask ? x : r;
+}
+
+A_FN double m_pow2_ceil_f64(double x)
+{
+    double low = m_pow2_floor_f64(x);
+    return low < x ? low + low : low;
+}
 
 A_FN double m_pow_f64(double x, double y)
 {

@@ -30,54 +30,60 @@
 #undef SIGN
 #undef RELU
 #undef IS_FINITE
+#undef POW2_FLOOR
+#undef POW2_CEIL
 #undef K
 #undef OP_NAME
 #undef OP_TYPE
 
 #if defined(A_F32)
-#define OP_TYPE     float
-#define OP_NAME(op) op_##op##_f32
-#define K(number)   number##f
-#define EXP(a)      m_exp(a)
-#define EXPM1(a)    m_expm1(a)
-#define LOG(a)      m_log(a)
-#define LOG1P(a)    m_log1p(a)
-#define SQRT(a)     m_sqrt(a)
-#define MIN(a, b)   m_minimum(a, b)
-#define MAX(a, b)   m_maximum(a, b)
-#define POW(a, b)   m_pow(a, b)
-#define TANH(a)     m_tanh(a)
-#define ERF(a)      m_erf(a)
-#define SIGMOID(a)  m_sigmoid(a)
-#define SIN(a)      m_sin(a)
-#define COS(a)      m_cos(a)
-#define ATAN(a)     m_atan(a)
-#define ATAN2(a, b) m_atan2(a, b)
-#define FLOOR(a)    m_floor(a)
-#define CEIL(a)     m_ceil(a)
-#define ROUND(a)    m_round(a)
+#define OP_TYPE       float
+#define OP_NAME(op)   op_##op##_f32
+#define K(number)     number##f
+#define EXP(a)        m_exp(a)
+#define EXPM1(a)      m_expm1(a)
+#define LOG(a)        m_log(a)
+#define LOG1P(a)      m_log1p(a)
+#define SQRT(a)       m_sqrt(a)
+#define MIN(a, b)     m_minimum(a, b)
+#define MAX(a, b)     m_maximum(a, b)
+#define POW(a, b)     m_pow(a, b)
+#define TANH(a)       m_tanh(a)
+#define ERF(a)        m_erf(a)
+#define SIGMOID(a)    m_sigmoid(a)
+#define SIN(a)        m_sin(a)
+#define COS(a)        m_cos(a)
+#define ATAN(a)       m_atan(a)
+#define ATAN2(a, b)   m_atan2(a, b)
+#define FLOOR(a)      m_floor(a)
+#define CEIL(a)       m_ceil(a)
+#define ROUND(a)      m_round(a)
+#define POW2_FLOOR(a) m_pow2_floor(a)
+#define POW2_CEIL(a)  m_pow2_ceil(a)
 #elif defined(A_F64)
-#define OP_TYPE     double
-#define OP_NAME(op) op_##op##_f64
-#define K(number)   number
-#define EXP(a)      m_exp_f64(a)
-#define EXPM1(a)    m_expm1_f64(a)
-#define LOG(a)      m_log_f64(a)
-#define LOG1P(a)    m_log1p_f64(a)
-#define SQRT(a)     m_sqrt_f64(a)
-#define MIN(a, b)   m_minimum_f64(a, b)
-#define MAX(a, b)   m_maximum_f64(a, b)
-#define POW(a, b)   m_pow_f64(a, b)
-#define TANH(a)     m_tanh_f64(a)
-#define ERF(a)      m_erf_f64(a)
-#define SIGMOID(a)  m_sigmoid_f64(a)
-#define SIN(a)      m_sin_f64(a)
-#define COS(a)      m_cos_f64(a)
-#define ATAN(a)     m_atan_f64(a)
-#define ATAN2(a, b) m_atan2_f64(a, b)
-#define FLOOR(a)    m_floor_f64(a)
-#define CEIL(a)     m_ceil_f64(a)
-#define ROUND(a)    m_round_f64(a)
+#define OP_TYPE       double
+#define OP_NAME(op)   op_##op##_f64
+#define K(number)     number
+#define EXP(a)        m_exp_f64(a)
+#define EXPM1(a)      m_expm1_f64(a)
+#define LOG(a)        m_log_f64(a)
+#define LOG1P(a)      m_log1p_f64(a)
+#define SQRT(a)       m_sqrt_f64(a)
+#define MIN(a, b)     m_minimum_f64(a, b)
+#define MAX(a, b)     m_maximum_f64(a, b)
+#define POW(a, b)     m_pow_f64(a, b)
+#define TANH(a)       m_tanh_f64(a)
+#define ERF(a)        m_erf_f64(a)
+#define SIGMOID(a)    m_sigmoid_f64(a)
+#define SIN(a)        m_sin_f64(a)
+#define COS(a)        m_cos_f64(a)
+#define ATAN(a)       m_atan_f64(a)
+#define ATAN2(a, b)   m_atan2_f64(a, b)
+#define FLOOR(a)      m_floor_f64(a)
+#define CEIL(a)       m_ceil_f64(a)
+#define ROUND(a)      m_round_f64(a)
+#define POW2_FLOOR(a) m_pow2_floor_f64(a)
+#define POW2_CEIL(a)  m_pow2_ceil_f64(a)
 #elif defined(A_I64)
 /* Signed overflow is undefined in C: wrap in unsigned, compare in signed. */
 #define OP_TYPE      int64_t

@@ -44,8 +44,9 @@ struct command {
     status (*run)(const struct arguments *a, struct context *c, struct error *e);
 };
 
-extern const struct command command_compile, command_train, command_compare, command_inspect,
-    command_explain, command_finfo, command_data, command_devices, command_lint, command_nonfinite;
+#define X(name) extern const struct command command_##name;
+#include "commands.def"
+#undef X
 
 /* The value of an option, or `otherwise`. */
 const char *argument(const struct arguments *a, const char *name, const char *otherwise);

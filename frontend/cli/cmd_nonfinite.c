@@ -50,9 +50,9 @@ static void print_operand(const struct operand_stats *o, bool is_json)
         json_open(&j);
         json_text(&j, "operand", o->name);
         json_text(&j, "dtype", dtype_info[o->dtype].name);
-        json_real(&j, "here", o->here, 9);
-        json_real(&j, "min", o->low, 9);
-        json_real(&j, "max", o->high, 9);
+        json_number(&j, "here", o->here, 9);
+        json_number(&j, "min", o->low, 9);
+        json_number(&j, "max", o->high, 9);
         json_whole(&j, "zeros", (uint64_t)o->zeros);
         json_whole(&j, "nonfinite", (uint64_t)o->nonfinite);
         json_whole(&j, "elements", (uint64_t)o->count);

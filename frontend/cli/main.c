@@ -7,8 +7,10 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &command_compile, &command_train, &command_compare, &command_inspect, &command_explain,
-    &command_finfo,   &command_data,  &command_devices, &command_lint,    &command_nonfinite};
+#define X(name) &command_##name,
+#include "commands.def"
+#undef X
+};
 
 static int exit_code(status code)
 {

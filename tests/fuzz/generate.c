@@ -275,7 +275,10 @@ static void make_leaf(struct maker *m)
 static void make_node(struct maker *m)
 {
     uint32_t r = draw_below(m->d, 100);
-    if (draw_chance(m->d, 14)) {
+    bool is_fp8 = strncmp(m->c->policy, "fp8", 3) == 0;
+    if (is_fp8 && draw_chance(m->d, 8)) {
+        make_fp8_stack(m);
+    } else if (draw_chance(m->d, 14)) {
         make_pattern(m);
     } else if (r < 44) {
         make_elementwise(m, any_of_kind(m, ELEMENTWISE));
@@ -405,7 +408,10 @@ static void draw_options(struct fuzz_case *c, struct draw *d)
                                            "fp32",           "bf16",
                                            "fp16",           "bf16@torch-cuda",
                                            "bf16@torch-cpu", "fp16@torch-cuda",
-                                           "fp16@torch-cpu"};
+                                           "fp16@torch-cpu", "fp8-tensorwise",
+                                           "fp8-rowwise",    "fp8-rowwise-gw-hp",
+                                           "fp8-delayed",    "fp8-blockwise",
+                                           "fp8-mxfp8"};
     static const char *const optimizers[] = {"adamw,lr=0.01",
                                              "adam,lr=0.001,weight_decay=0.1",
                                              "sgd,lr=0.1",

@@ -15,6 +15,9 @@ void make_elementwise(struct maker *m, enum op op)
         make(m, op, o, 1, a, 2);
         return;
     }
+    if (op == OP_quantize && m->c->is_trained) { /* no gradient */
+        return;
+    }
     if (op == OP_scale_loss || op == OP_unscale) {
         if (m->c->is_trained) { /* no gradient */
             return;
@@ -94,6 +97,10 @@ void make_reduction(struct maker *m, enum op op)
 
 void make_contraction(struct maker *m, enum op op)
 {
+    if (op == OP_scaled_matmul) {
+        make_scaled_product(m);
+        return;
+    }
     value o[3] = {pick_rank(m, WANT_FLOAT, op == OP_matmul ? 2 : 1), {0}, {0}};
     const struct node *n = node_of(m, o[0]);
     struct shape a = n->shape;

@@ -46,8 +46,8 @@ START_TEST(unknown_names_are_explained)
     ck_assert_ptr_nonnull(strstr(e.text, "bf17"));
     ck_assert_ptr_nonnull(strstr(e.text, "bf16@torch-cuda"));
     e = (struct error){0};
-    ck_assert_int_eq(policy_named("fp8-delayed", &p, &e), ATOLL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(e.text, "not built yet: a later version"));
+    ck_assert_int_eq(policy_named("fp8-tensor", &p, &e), ATOLL_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "fp8-rowwise-gw-hp"));
     ck_assert_int_eq(policy_named("fp16", &p, NULL), ATOLL_OK);
 }
 END_TEST
@@ -121,7 +121,14 @@ static const struct bad_file {
     {"node a", {"my.policy:1", "node \"PATTERN\""}, ATOLL_PARSE},
     {"base", {"my.policy:1", "base NAME"}, ATOLL_PARSE},
     {"#\nbase bf17", {"my.policy:2", "bf17", "bf16@torch-cpu"}, ATOLL_USAGE},
-    {"base fp8-rowwise", {"my.policy:1", "not built yet"}, ATOLL_UNSUPPORTED},
+    {"base fp8-row", {"my.policy:1", "fp8-row", "fp8-rowwise"}, ATOLL_USAGE},
+    {"base bf16\nfp8 \"head\" off", {"my.policy:2", "no recipe", "base fp8-"}, ATOLL_PARSE},
+    {"base fp8-rowwise\nfp8 head", {"my.policy:2", "on or off"}, ATOLL_PARSE},
+    {"base fp8-rowwise\nfp8 head maybe", {"my.policy:2", "on or off"}, ATOLL_PARSE},
+    {"fp8_set least many", {"my.policy:1", "least SIZE"}, ATOLL_PARSE},
+    {"fp8_set margin -1", {"my.policy:1", "margin BITS"}, ATOLL_PARSE},
+    {"fp8_set amax mean", {"my.policy:1", "max or most_recent"}, ATOLL_PARSE},
+    {"fp8_set counts", {"my.policy:1", "counts on or off"}, ATOLL_PARSE},
     {"op add fp32\nbase bf16", {"my.policy:2", "before the first"}, ATOLL_PARSE},
     {"precision bf16", {"my.policy:1", "precision", "base, op, node"}, ATOLL_PARSE},
     {"base bf16\nop add lower\nbase fp32", {"my.policy:3", "before the first"}, ATOLL_PARSE},

@@ -104,6 +104,12 @@ static void plant_tag_id(struct graph *g)
 #define CHECKED                                                                                    \
     HEAD "%i = iota() {shape=[2]} %a = take(%x, %i) check %i in [4] for \"take %a\" return y=%a }"
 #define PLAIN HEAD "%a = exp(%x) %b = sum(%a) update %s <- %b return y=%a, z=%b }"
+#define PRODUCT                                                                                    \
+    "%c = reshape(%x) {shape=[1,4]} %k = exp(%s) %j = sin(%s) %q = quantize(%c, %k) %a = "         \
+    "reciprocal(%k) "
+#define PRODUCT_END                                                                                \
+    "%v = reshape(%a) {shape=[1,1]} %z = reshape(%b) {shape=[1,1]} %p = scaled_matmul(%q, %q, "    \
+    "%v, %z) return y=%p }"
 static const struct {
     enum verify_code code;
     const char *text;
@@ -132,6 +138,12 @@ static const struct {
      "found f16[4] in island 2"},
     {V015, CHECKED, plant_check, "found no integers"},
     {V015, CHECKED, plant_check_type, "%x = input: index check 0"},
+    {V016, HEAD PRODUCT "%b = reciprocal(%j) " PRODUCT_END, NULL,
+     "found scale %z for operand %q, expected the reciprocal of %k, by which it was quantized"},
+    {V016,
+     HEAD "%c = reshape(%x) {shape=[1,4]} %q = cast(%c) {dtype=f8e4m3} %k = exp(%s) %r = "
+          "reshape(%k) {shape=[1,1]} %p = scaled_matmul(%q, %q, %r, %r) return y=%p }",
+     NULL, "found operand %q without a quantize behind it"},
     {V020, PLAIN, plant_tag, "found tag %s, expected none"},
     {V020, PLAIN, plant_tag_id, "found tag no value, expected none"},
     {V021, HEAD SCALED "%m = sum(%g) %d = scale_loss(%m, %s) return y=%d }", NULL,
@@ -200,6 +212,7 @@ static const char *const sound[] = {
                 "%p = sgd_update(%w, %c, %lr) update %w <- %p return loss=%b, raw=%g, grad:x=%u }",
     HEAD "%c = cast(%x) {dtype=f16} %f = cast(%c) {dtype=f32} island 1 %a = exp(%f) island 1 "
          "%d = cast(%a) {dtype=f16} island 1 return y=%d }",
+    HEAD PRODUCT "%b = reciprocal(%k) " PRODUCT_END,
 };
 
 START_TEST(sound_graphs_pass)

@@ -1,0 +1,160 @@
+/* Training under every FP8 recipe, on a perceptron and on an attention block: fused and eager have
+ * the same bits, the loss after 200 steps stays near bf16's, a gradient that overflowed before the
+ * saturating cast skips the step, and saturations and underflows are counted. */
+#include "tests/small_training.h"
+
+#include "tests/fp8_models.h"
+
+#include <math.h>
+
+enum { STEPS_COMPARED = 4, STEPS = 200, LAST = 20 };
+/* The mean loss of the last 20 of 200 steps is at most this much above bf16's. */
+#define MARGIN 0.05
+
+static const char *const models[] = {fp8_mlp, fp8_attention};
+
+static void open_model(struct runner *r, const char *model, const struct policy *policy,
+                       bool is_eager)
+{
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    struct compile_options o = {
+        .policy = policy, .train = &train, .is_eager = is_eager, .cache = small_directory()};
+    struct graph *g = fp8_model(model);
+    train.max_norm = 1.0;
+    ck_assert_msg(runner_open(r, g, &o, 3, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(g);
+}
+
+static uint32_t count_products(const struct graph *g)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        n += g->nodes[i].op == OP_scaled_matmul;
+    }
+    return n;
+}
+
+START_TEST(fused_is_eager)
+{
+    const char *policy = fp8_policies[_i / 2];
+    struct runner fused, eager;
+    struct dataset d;
+    fp8_data(&d);
+    open_model(&fused, models[_i % 2], policy_builtin(policy), false);
+    open_model(&eager, models[_i % 2], policy_builtin(policy), true);
+    uint32_t layers = _i % 2 == 0 ? 2 : 6, high = strcmp(policy, "fp8-rowwise-gw-hp") == 0;
+    ck_assert_uint_eq(count_products(runner_graph(&fused)), layers * (3 - high));
+    for (int i = 0; i < STEPS_COMPARED; i++) {
+        fp8_feed(&fused, &d, i);
+        fp8_feed(&eager, &d, i);
+        double a = fp8_step(&fused), b = fp8_step(&eager);
+        ck_assert(a == b && isfinite(a));
+        fp8_same_leaves(&fused, &eager, policy);
+    }
+    runner_free(&fused);
+    runner_free(&eager);
+    dataset_close(&d);
+}
+END_TEST
+
+static double train(const char *model, const char *policy, const struct dataset *d)
+{
+    struct runner r;
+    double sum = 0.0;
+    open_model(&r, model, policy_builtin(policy), false);
+    for (int i = 0; i < STEPS; i++) {
+        fp8_feed(&r, d, i);
+        double loss = fp8_step(&r);
+        sum += i >= STEPS - LAST ? loss : 0.0;
+    }
+    ck_assert_double_eq(runner_number(&r, "skipped"), 0.0);
+    runner_free(&r);
+    return sum / LAST;
+}
+
+START_TEST(loss_stays_near_bf16)
+{
+    struct dataset d;
+    fp8_data(&d);
+    double reference = train(models[_i], "bf16", &d);
+    ck_assert_double_lt(reference, 1.0); /* 2.3 at first */
+    for (size_t k = 0; k < ARRAY_LEN(fp8_policies); k++) {
+        double loss = train(models[_i], fp8_policies[k], &d);
+        ck_assert_msg(loss < reference + MARGIN, "%s: loss %g, bf16 %g", fp8_policies[k], loss,
+                      reference);
+    }
+    dataset_close(&d);
+}
+END_TEST
+
+/* An infinite input: the saturating cast would make it 448, so nothing later could tell. */
+START_TEST(an_infinity_before_the_cast_skips_the_step)
+{
+    struct runner r;
+    struct dataset d;
+    fp8_data(&d);
+    open_model(&r, fp8_mlp, policy_builtin(fp8_policies[_i]), _i % 2 == 0);
+    fp8_feed(&r, &d, 0);
+    (void)fp8_step(&r);
+    ck_assert_double_eq(runner_number(&r, "accepted"), 1.0);
+    float *bias = runner_leaf(&r, "b1")->data, old = bias[5], weight[4];
+    memcpy(weight, runner_leaf(&r, "w2")->data, sizeof weight);
+    bias[5] = INFINITY;
+    fp8_feed(&r, &d, 1);
+    (void)fp8_step(&r);
+    ck_assert_double_eq(runner_number(&r, "skipped"), 1.0);
+    ck_assert_mem_eq(weight, runner_leaf(&r, "w2")->data, sizeof weight);
+    bias = runner_leaf(&r, "b1")->data;
+    bias[5] = old;
+    fp8_feed(&r, &d, 1);
+    ck_assert(isfinite(fp8_step(&r)));
+    ck_assert_double_eq(runner_number(&r, "accepted"), 2.0);
+    runner_free(&r);
+    dataset_close(&d);
+}
+END_TEST
+
+/* Scales start at 1 under delayed scaling, and gradients are small: they underflow at first, and
+ * less when the history has seen them. Values of 10^5 saturate. */
+START_TEST(counts_are_outputs)
+{
+    struct runner r;
+    struct dataset d;
+    struct policy p = *policy_builtin("fp8-delayed");
+    p.fp8.wants_counts = true;
+    fp8_data(&d);
+    open_model(&r, fp8_mlp, &p, _i == 0);
+    fp8_feed(&r, &d, 0);
+    (void)fp8_step(&r);
+    double first = runner_number(&r, "fp8.underflowed:h2.dy");
+    ck_assert_double_gt(first, 200.0);
+    ck_assert_double_eq(runner_number(&r, "fp8.saturated:h2.x"), 0.0);
+    fp8_feed(&r, &d, 0);
+    (void)fp8_step(&r);
+    ck_assert_double_lt(runner_number(&r, "fp8.underflowed:h2.dy"), first / 2.0);
+    float *w = runner_leaf(&r, "w2")->data;
+    w[0] = 1e5F;
+    w[1] = -1e5F;
+    fp8_feed(&r, &d, 0);
+    (void)fp8_step(&r);
+    ck_assert_double_eq(runner_number(&r, "fp8.saturated:h2.w"), 2.0);
+    runner_free(&r);
+    dataset_close(&d);
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+    tcase_add_unchecked_fixture(tc, small_start, small_clean);
+    tcase_add_loop_test(tc, fused_is_eager, 0, 2 * (int)ARRAY_LEN(fp8_policies));
+    tcase_add_loop_test(tc, loss_stays_near_bf16, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(tc, an_infinity_before_the_cast_skips_the_step, 0,
+                        (int)ARRAY_LEN(fp8_policies));
+    tcase_add_loop_test(tc, counts_are_outputs, 0, 2);
+}
+
+int main(void)
+{
+    return run_suite("fp8_training", fill);
+}
