@@ -22,7 +22,7 @@ enum { MAX_KEPT = 300 }; /* values a kernel stores for looking at: CUDA bounds i
 struct stage {
     const char *name;
     pass_fn *pass;
-    bool needs_policy, needs_train, needs_gradients, needs_fp8;
+    bool needs_policy, needs_train, needs_gradients, needs_fp8, needs_cuda;
     bool is_optional; /* a program can do without it */
 };
 
@@ -35,6 +35,7 @@ static const struct stage PIPELINE[] = {
     {.name = "autodiff", .pass = autodiff_pass, .needs_gradients = true},
     {.name = "train_step", .pass = train_step_pass, .needs_train = true},
     {.name = "fp8", .pass = fp8_pass, .needs_fp8 = true, .is_optional = true},
+    {.name = "fp8_paths", .pass = fp8_paths_pass, .needs_cuda = true},
     {.name = "decompose", .pass = decompose_pass},
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
     {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
@@ -72,7 +73,7 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
                         "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
-                        "autodiff, train_step, fp8, decompose or fuse",
+                        "autodiff, train_step, fp8, fp8_paths, decompose or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
@@ -167,7 +168,8 @@ static bool is_run(const struct stage *s, const struct compile_options *o)
     return s->pass != NULL && !is_left_out(o, (uint32_t)(s - PIPELINE)) &&
            !(s->needs_policy && o->policy == NULL) && !(s->needs_train && o->train == NULL) &&
            !(s->needs_gradients && !o->wants_gradients) &&
-           !(s->needs_fp8 && (o->policy == NULL || o->policy->fp8.recipe == NULL));
+           !(s->needs_fp8 && (o->policy == NULL || o->policy->fp8.recipe == NULL)) &&
+           !(s->needs_cuda && o->n_cuda_archs == 0);
 }
 
 const char *compile_pass_name(const struct compile_options *o, uint32_t i)
@@ -194,8 +196,11 @@ static void dump_graph(const struct compile_options *o, const char *name, const 
 static status run_passes(const struct graph *model, const struct compile_options *o,
                          struct compiled *out, struct error *e)
 {
-    struct pass_options options = {
-        .policy = o->policy, .train = o->train, .is_relaxed = o->is_relaxed};
+    struct pass_options options = {.policy = o->policy,
+                                   .train = o->train,
+                                   .is_relaxed = o->is_relaxed,
+                                   .cuda_archs = o->cuda_archs,
+                                   .n_cuda_archs = o->n_cuda_archs};
     struct graph *now_graph = NULL;
     dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {

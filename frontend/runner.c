@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/prelude/convert.h"
 #include "frontend/parting.h"
 #include "runtime/eager.h"
 #include "runtime/init.h"
@@ -385,18 +386,39 @@ double runner_number(struct runner *r, const char *name)
                                                   : dtype_load(t.dtype, t.data);
 }
 
+/* An f32 param from one that is kept as bf16, with its remainder where it has one. */
+static void widen_param(struct runner *from, const char *name, const struct tensor *b,
+                        struct tensor *a)
+{
+    const uint16_t *high = b->data;
+    const unsigned char *byte[2] = {NULL, NULL};
+    float *to = a->data;
+    for (int k = 0; k < 2; k++) {
+        char rest[256];
+        int n = snprintf(rest, sizeof rest, "opt.byte%d.%s", k, name);
+        struct tensor *t = n > 0 && (size_t)n < sizeof rest ? runner_leaf(from, rest) : NULL;
+        byte[k] = t != NULL ? t->data : NULL;
+    }
+    for (int64_t i = 0; i < tensor_count(a); i++) {
+        int32_t rest = byte[0] != NULL && byte[1] != NULL ? byte[1][i] * 256 + byte[0][i] : 0;
+        to[i] = join_bf16(from_bf16(high[i]), (float)rest);
+    }
+}
+
 void runner_copy_leaves(struct runner *to, struct runner *from)
 {
     const struct graph *g = runner_graph(to);
     for (uint32_t i = 1; i < g->n_nodes; i++) {
-        if (!is_kept(&g->nodes[i])) {
+        const char *name = g->nodes[i].name;
+        struct tensor *a = is_kept(&g->nodes[i]) ? runner_leaf(to, name) : NULL;
+        struct tensor *b = a != NULL ? runner_leaf(from, name) : NULL;
+        if (b == NULL || b->data == NULL || tensor_count(a) != tensor_count(b)) {
             continue;
         }
-        struct tensor *a = runner_leaf(to, g->nodes[i].name),
-                      *b = runner_leaf(from, g->nodes[i].name);
-        if (a != NULL && b != NULL && a->dtype == b->dtype && tensor_bytes(a) == tensor_bytes(b) &&
-            b->data != NULL) {
+        if (a->dtype == b->dtype) {
             memcpy(a->data, b->data, tensor_bytes(a));
+        } else if (a->dtype == F32 && b->dtype == BF16) {
+            widen_param(from, name, b, a);
         }
     }
 }

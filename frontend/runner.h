@@ -60,7 +60,8 @@ status runner_write_plan(struct runner *r, const char *path, const char *about, 
 /* Checkpoints of params, buffers and states. */
 status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e);
 status runner_load(struct runner *r, const char *path, int64_t *steps, struct error *e);
-/* Copies every param, buffer and state leaf that both have by name. */
+/* Copies every param, buffer and state leaf that both have by name; an f32 param takes the f32
+ * value of one that is kept as bf16. */
 void runner_copy_leaves(struct runner *to, struct runner *from);
 
 #endif

@@ -35,6 +35,11 @@
 #define RELU(a)       ((a) > 0.0 || (a) != (a) ? (a) : 0.0)
 #define IS_FINITE(a)  (isfinite(a) != 0)
 
+#define HIGH(a)       bf16_high(a)
+#define REST(a)       bf16_rest(a)
+#define JOIN(a, b)    bf16_join((a), (b))
+#define STOCH(a, b)   bf16_stochastic((a), (b))
+
 /* e^a first where a < 0: no overflow on either side. */
 static double sigmoid(double a)
 {
@@ -52,6 +57,62 @@ static double pow2_ceil(double a)
 {
     int n;
     return !(a > 0.0) || isinf(a) ? a : frexp(a, &n) > 0.5 ? ldexp(1.0, n) : ldexp(0.5, n);
+}
+
+/* ---- halves of an f32 ---- */
+
+/* The distance of the bf16 around a finite x. */
+static double bf16_step(double x)
+{
+    int exponent = 0;
+    (void)frexp(x, &exponent);
+    return ldexp(1.0, (x == 0.0 || exponent < -125 ? -125 : exponent) - 8);
+}
+
+static double as_f32(double x)
+{
+    return (double)(float)x;
+}
+
+static double bf16_overflowing(double x)
+{
+    return fabs(x) >= 0x1p128 ? copysign(HUGE_VAL, x) : x;
+}
+
+static double bf16_high(double x)
+{
+    x = as_f32(x);
+    return isfinite(x) ? bf16_overflowing(round(x / bf16_step(x)) * bf16_step(x)) : x;
+}
+
+/* How far x lies beyond the bf16 below it in magnitude, in 2^-16 of the way to the next. */
+static double bf16_rest(double x)
+{
+    x = as_f32(x);
+    return isfinite(x) ? fmod(fabs(x), bf16_step(x)) / bf16_step(x) * 65536.0 : 0.0;
+}
+
+/* Half the rest or more means that high was rounded up to, maybe over a power of two. */
+static double bf16_join(double high, double rest)
+{
+    high = as_f32(high);
+    if (isnan(high) || (isinf(high) && !(rest >= 32768.0))) {
+        return high;
+    }
+    double top = isinf(high) ? 0x1p128 : fabs(high);
+    double below = rest >= 32768.0 ? top - bf16_step(nextafter(top, 0.0)) : top;
+    return copysign(below + rest / 65536.0 * bf16_step(below), high);
+}
+
+static double bf16_stochastic(double x, double random)
+{
+    x = as_f32(x);
+    if (!isfinite(x)) {
+        return x;
+    }
+    double step = bf16_step(x), below = trunc(x / step) * step;
+    bool is_up = bf16_rest(x) + floor(random * 65536.0) >= 65536.0;
+    return bf16_overflowing(is_up ? below + copysign(step, x) : below);
 }
 
 /* A selector a kind and types: rows that a table wants expand to one case of its switch. */

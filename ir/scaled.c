@@ -53,6 +53,20 @@ bool scale_shape(enum scale_kind kind, const struct shape *operand, struct shape
     return parts_of(operand->dims[1], row->depth, &out->dims[1]) && fits;
 }
 
+const char *scaled_lack(enum scale_kind a, enum scale_kind b, int arch)
+{
+    if (arch < 89) {
+        return "f8 needs sm_89 or newer";
+    }
+    if (a == SCALE_TENSOR && b == SCALE_TENSOR) {
+        return NULL;
+    }
+    if (a != SCALE_ROW || b != SCALE_ROW) {
+        return "no scale pointers for blocks";
+    }
+    return arch / 10 == 9 ? NULL : "scales a row are there on sm_90 only";
+}
+
 value behind_views(const struct graph *g, value v)
 {
     while (op_info[graph_node(g, v)->op].kind == VIEW) {

@@ -21,6 +21,9 @@ bool scale_kind_named(const char *name, enum scale_kind *out);
 enum scale_kind node_scale_kind(const struct node *n, uint32_t operand);
 /* The shape of the scales of an operand (R,K); false when a size is no multiple of its part's. */
 bool scale_shape(enum scale_kind kind, const struct shape *operand, struct shape *out);
+/* NULL, or what cuBLASLt lacks for a product with scales of these kinds on an architecture (90 for
+ * sm_90): such a product is written out in f32 instead (passes/fp8_paths.c). */
+const char *scaled_lack(enum scale_kind a, enum scale_kind b, int arch);
 /* The quantize node an f8 value comes from, seen through views and f8 leaves left out; 0: none. */
 value scaled_source(const struct graph *g, value v);
 /* The value behind reshapes, expands, transposes and slices. */

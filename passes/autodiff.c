@@ -88,11 +88,22 @@ static void set_origin(struct backward *b)
     b->g->origin_name = b->n.name == NULL ? NULL : arena_text(&b->g->arena, "%s.grad", b->n.name);
 }
 
+/* What is differentiated by, a leaf or a value made of leaves, ends the sweep. */
+static bool leads_further(const struct backward *b, const struct node *n)
+{
+    for (uint32_t k = 0; k < n->n_operands; k++) {
+        if (b->needs[n->operands[k].id]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static status sweep(struct backward *b, value root)
 {
     for (uint32_t i = root.id; i > 0; i--) {
         b->n = b->g->nodes[i];
-        if (b->grad[i].id == 0 || !b->needs[i] || op_info[b->n.op].kind == LEAF) {
+        if (b->grad[i].id == 0 || !b->needs[i] || !leads_further(b, &b->n)) {
             continue;
         }
         b->y = (value){i};

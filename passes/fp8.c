@@ -41,6 +41,7 @@ struct work {
     uint32_t *layer_of; /* by node: index + 1 of the layer whose product it is */
     enum fp8_gemm *gemm_of;
     value *map;
+    value is_last; /* of the window's micro-batches; 0: each is a window */
     enum dtype low;
     struct notes *notes;
 };
@@ -346,14 +347,43 @@ static value scaled_product(struct work *w, const struct layer *l, enum fp8_gemm
     return graph_reshape(g, y, &n->shape);
 }
 
+static bool is_called(const struct node *n, enum op op, const char *name)
+{
+    return n->op == op && n->name != NULL && strcmp(n->name, name) == 0;
+}
+
+/* Whether every amax of the window was finite: of the micro-batches so far, where there are more.
+ */
+static value window_finite(struct work *w)
+{
+    struct graph *g = w->b.g;
+    if (w->is_last.id == 0) {
+        return w->b.is_finite;
+    }
+    struct shape none = shape_scalar();
+    g->origin_name = "fp8.finite";
+    value before = graph_add(g, OP_state, NULL, 0,
+                             (struct attr[]){attr_dims("shape", &none), attr_dtype("dtype", BOOL),
+                                             attr_text("init", "1")},
+                             3);
+    g->origin_name = NULL;
+    value now = graph_op2(g, OP_and, before, w->b.is_finite);
+    graph_update(g, before, graph_op2(g, OP_or, w->is_last, now));
+    return now;
+}
+
 static value apply(struct graph *out, const struct graph *in, value v, const value *operands,
                    void *context)
 {
     struct work *w = context;
     const struct node *n = graph_node(in, v);
-    bool is_test = w->b.tests_finite && n->name != NULL && strcmp(n->name, "step.finite") == 0;
-    if (is_test && w->b.is_finite.id != 0) {
-        return graph_op2(out, OP_and, graph_copy(out, n, operands), w->b.is_finite);
+    if (is_called(n, OP_ge, "step.last")) {
+        w->is_last = graph_copy(out, n, operands);
+        return w->is_last;
+    }
+    if (w->b.is_finite.id != 0 && is_called(n, OP_lt, "step.finite")) {
+        value good = graph_copy(out, n, operands);
+        return graph_op2(out, OP_and, good, window_finite(w));
     }
     if (w->layer_of[v.id] == 0) {
         return (value){0};

@@ -24,7 +24,7 @@ static void adam(struct step *s)
     }
     value shrink = decay.id != 0 && is_decoupled ? op2(s, OP_mul, s->rate, decay) : (value){0};
     for (uint32_t i = 0; i < s->n; i++) {
-        value p = s->params[i], g = s->grads[i];
+        value p = step_wide(s, i), g = s->grads[i];
         if (shrink.id != 0) {
             p = decayed(s, p, p, shrink, true);
         } else if (decay.id != 0) {
@@ -37,7 +37,7 @@ static void adam(struct step *s)
                                (value[]){p, m, v, s->rate, power1, power2, eps}, 7, NULL, 0);
         step_keep(s, old_m, m);
         step_keep(s, old_v, v);
-        step_keep(s, s->params[i], next);
+        step_keep_param(s, i, next);
     }
     step_keep(s, old1, power1);
     step_keep(s, old2, power2);
@@ -64,7 +64,7 @@ static void sgd(struct step *s)
         is_first = op2(s, OP_eq, s->count, number(s, 0.0));
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        value p = s->params[i], g = s->grads[i];
+        value p = step_wide(s, i), g = s->grads[i];
         if (decay.id != 0) {
             g = decayed(s, g, p, decay, false);
         }
@@ -75,7 +75,7 @@ static void sgd(struct step *s)
             step_keep(s, old, buf);
             g = s->o->is_nesterov ? look_ahead(s, g, mu, buf) : buf;
         }
-        step_keep(s, p, graph_op3(s->g, OP_sgd_update, p, g, s->rate));
+        step_keep_param(s, i, graph_op3(s->g, OP_sgd_update, p, g, s->rate));
     }
 }
 
@@ -91,11 +91,11 @@ static void lion(struct step *s)
         shrink = op2(s, OP_mul, s->rate, decay);
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        value p = s->params[i], g = s->grads[i], old = step_moment(s, i, "opt.m");
+        value p = step_wide(s, i), g = s->grads[i], old = step_moment(s, i, "opt.m");
         p = shrink.id != 0 ? decayed(s, p, p, shrink, true) : p;
         value way = graph_op1(s->g, OP_sign, graph_op3(s->g, OP_adam_exp_avg, old, g, beta1));
         step_keep(s, old, graph_op3(s->g, OP_adam_exp_avg, old, g, beta2));
-        step_keep(s, s->params[i], graph_op3(s->g, OP_sgd_update, p, way, s->rate));
+        step_keep_param(s, i, graph_op3(s->g, OP_sgd_update, p, way, s->rate));
     }
 }
 

@@ -189,6 +189,9 @@ static status parse_optimizer(struct train_options *o, char *text, struct arena 
             fresh.accumulate = o->accumulate;
             fresh.skips_nonfinite = o->skips_nonfinite;
             fresh.allows_low_params = o->allows_low_params;
+            fresh.param_rules = o->param_rules;
+            fresh.n_param_rules = o->n_param_rules;
+            fresh.rounding_seed = o->rounding_seed;
             *o = fresh;
             o->optimizer = (enum optimizer_kind)i;
             o->weight_decay = i == OPTIMIZER_ADAMW ? 1e-2 : 0.0;

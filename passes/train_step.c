@@ -90,13 +90,16 @@ static status find_params(struct step *s)
         if (n->op != OP_param) {
             continue;
         }
-        if (dtype_is_low(n->dtype) && !s->o->allows_low_params) {
+        s->params[s->n] = (value){i};
+        bool is_safe = !dtype_is_low(n->dtype) || step_stored(s, s->n) != NULL;
+        if (!is_safe && !s->o->allows_low_params) {
             return fail(&s->g->error, ATOLL_DTYPE,
                         "train_step: parameter %%%s is %s, whose updates below half an ulp vanish; "
-                        "expected f32; hint: keep f32 parameters and let autocast lower them",
+                        "expected f32; hint: keep f32 parameters and let autocast lower them, or "
+                        "say how bf16 ones are kept (params: bf16-stochastic, bf16-remainder)",
                         n->name, dtype_info[n->dtype].name);
         }
-        s->params[s->n++] = (value){i};
+        s->n++;
     }
     return s->n > 0 ? ATOLL_OK
                     : fail(&s->g->error, ATOLL_USAGE,
@@ -119,7 +122,12 @@ static status differentiate(struct step *s, value loss)
     if (s->g->error.code != ATOLL_OK) {
         return s->g->error.code;
     }
-    TRY(autodiff_backward(s->g, loss, s->params, s->n, s->grads));
+    value *read = ARENA_ARRAY(s->scratch, value, s->n);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct stored_param *p = step_stored(s, i);
+        read[i] = p != NULL ? p->read : s->params[i];
+    }
+    TRY(autodiff_backward(s->g, loss, read, s->n, s->grads));
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->grads[i].id == 0) {
@@ -146,7 +154,10 @@ static void accumulate(struct step *s)
     }
     value count = step_scalar(s, OP_state, "acc.count", I64, 0.0);
     value next = op2(s, OP_add, count, number(s, 1.0));
-    s->is_last = op2(s, OP_ge, next, number(s, (double)s->o->accumulate));
+    value window = number(s, (double)s->o->accumulate);
+    s->g->origin_name = s->is_fp8 ? "step.last" : NULL; /* as step.finite below */
+    s->is_last = op2(s, OP_ge, next, window);
+    s->g->origin_name = NULL;
     graph_update(s->g, count, where(s, s->is_last, number(s, 0.0), next));
     for (uint32_t i = 0; i < s->n; i++) {
         value acc = step_moment(s, i, "acc");
@@ -371,10 +382,25 @@ static bool has_step(const struct graph *in)
     return false;
 }
 
+/* in -> kept, its parameters in the form they are kept in -> full, with the step behind it. */
+static status add_step(const struct graph *in, struct graph *kept, struct step *s)
+{
+    value loss;
+    status code = train_store_params(in, kept, s->o, s->notes, s->stored);
+    code = code == ATOLL_OK ? autodiff_loss(kept, &kept->error, &loss) : code;
+    if (code != ATOLL_OK) {
+        return fail(&s->g->error, code, "%s", kept->error.text);
+    }
+    value *map = ARENA_ARRAY(s->scratch, value, kept->n_nodes);
+    TRY(autodiff_forward(kept, s->g, map));
+    train_map_params(s->stored, map);
+    TRY(find_terms(kept, map, s));
+    return build(s, map[loss.id]);
+}
+
 status train_step_pass(const struct graph *in, struct graph *out, const struct pass_options *o,
                        struct notes *notes)
 {
-    value loss;
     if (o == NULL || o->train == NULL || has_step(in)) {
         note_add(notes, "train_step", "",
                  has_step(in) ? "the graph updates its parameters itself: left as it is"
@@ -382,25 +408,20 @@ status train_step_pass(const struct graph *in, struct graph *out, const struct p
         return rewrite(in, out, NULL, NULL, NULL);
     }
     TRY(train_options_check(o->train, &out->error));
-    TRY(autodiff_loss(in, &out->error, &loss));
     struct arena scratch = SCRATCH_ARENA;
-    struct graph *full = graph_temporary(in);
-    value *map = ARENA_ARRAY(&scratch, value, in->n_nodes);
+    struct graph *kept = graph_temporary(in), *full = graph_temporary(in);
+    struct stored_params stored = {0};
     struct step s = {.o = o->train,
                      .g = full,
                      .notes = notes,
                      .scratch = &scratch,
+                     .stored = &stored,
                      .is_fp8 = o->policy != NULL && o->policy->fp8.recipe != NULL};
-    status code = autodiff_forward(in, full, map);
-    if (code == ATOLL_OK) {
-        code = find_terms(in, map, &s);
-    }
-    if (code == ATOLL_OK) {
-        code = build(&s, map[loss.id]);
-    }
+    status code = add_step(in, kept, &s);
     code = code == ATOLL_OK ? rewrite(full, out, NULL, NULL, NULL)
                             : fail(&out->error, code, "%s", full->error.text);
     graph_destroy(full);
+    graph_destroy(kept);
     arena_free(&scratch);
     return code;
 }

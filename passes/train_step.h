@@ -33,6 +33,20 @@ struct scaler {
     int64_t interval;
 };
 
+/* How a parameter is kept between steps. bf16 alone would lose every update below half an ulp, 2^-9
+ * of a weight. */
+enum param_form {
+    PARAM_F32,             /* as the model has it */
+    PARAM_BF16_STOCHASTIC, /* bf16; each update is rounded up or down at random, right on average */
+    PARAM_BF16_REMAINDER   /* bf16 and the other 16 bits of the f32: the f32 run, bit for bit */
+};
+
+/* Parameters whose name matches (* and ?); the last rule that matches wins. */
+struct param_rule {
+    const char *pattern;
+    enum param_form form;
+};
+
 struct train_options {
     enum optimizer_kind optimizer;
     double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
@@ -44,6 +58,9 @@ struct train_options {
                              * whose     loss is a sum says of how many terms by an output loss_count */
     bool skips_nonfinite;   /* without a scaler too */
     bool allows_low_params; /* f16 or bf16 parameters, rounded to nearest at each update */
+    const struct param_rule *param_rules; /* lent; none: all as the model has them */
+    uint32_t n_param_rules;
+    int64_t rounding_seed; /* of bf16-stochastic; 0 to 2^31 */
 };
 
 /* AdamW, lr 1e-3, betas 0.9 0.999, eps 1e-8, weight decay 1e-2; no schedule, clip or scaler;
@@ -56,6 +73,10 @@ struct train_options train_options_default(void);
  */
 status train_options_parse(struct train_options *o, const char *optimizer, const char *schedule,
                            struct error *e);
+/* "bf16-remainder" for all parameters, or PATTERN=FORM, comma-separated:
+ * "*=bf16-stochastic,b?=f32". Rules are allocated in `keep`. NULL or "": none. */
+status train_params_parse(struct train_options *o, const char *text, struct arena *keep,
+                          struct error *e);
 /* The learning rate, f64, after k accepted steps (f64). */
 value train_schedule(struct graph *g, const struct schedule *c, value base, value k);
 status train_options_check(const struct train_options *o, struct error *e);

@@ -6,6 +6,7 @@
 
 #include "codegen/kernel.h"
 #include "runtime/contraction.h"
+#include "runtime/scaled.h"
 
 /* Where the vendor's libraries are; NULL: as the loader finds them. */
 struct device_options {
@@ -90,6 +91,10 @@ struct backend {
     status (*record_end)(struct device *d, void **out, struct error *e);
     status (*replay)(struct device *d, void *recording, struct error *e);
     void (*record_free)(struct device *d, void *recording);
+
+    /* As scaled_run, on device memory. */
+    status (*contract_scaled)(struct device *d, const struct scaled_product *p,
+                              const void *const operands[4], void *out, struct error *e);
 };
 
 /* "cpu" gives *out = NULL; "cuda:N" (or "cuda") opens it. */

@@ -1,82 +1,12 @@
 /* cuBLASLt: descriptors from a contraction, heuristics kept by shape, the call. Matrices here are
  * row-major, there column-major: C^T = B^T A^T, so the operands change places and nothing is
  * copied. The rules the library would refuse with a bare number are checked first, in words. */
-#include "cublaslt.h"
+#include "cublaslt_internal.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/cuda_internal.h"
-
-#define LT_CALLS(X)                                                                                \
-    X(cublasLtCreate, (void **handle))                                                             \
-    X(cublasLtDestroy, (void *handle))                                                             \
-    X(cublasLtMatmulDescCreate, (void **out, int compute, int scale))                              \
-    X(cublasLtMatmulDescDestroy, (void *desc))                                                     \
-    X(cublasLtMatmulDescSetAttribute, (void *desc, int attribute, const void *value, size_t size)) \
-    X(cublasLtMatrixLayoutCreate,                                                                  \
-      (void **out, int type, uint64_t rows, uint64_t cols, int64_t ld))                            \
-    X(cublasLtMatrixLayoutDestroy, (void *layout))                                                 \
-    X(cublasLtMatrixLayoutSetAttribute,                                                            \
-      (void *layout, int attribute, const void *value, size_t size))                               \
-    X(cublasLtMatmulPreferenceCreate, (void **out))                                                \
-    X(cublasLtMatmulPreferenceDestroy, (void *preference))                                         \
-    X(cublasLtMatmulPreferenceSetAttribute,                                                        \
-      (void *preference, int attribute, const void *value, size_t size))                           \
-    X(cublasLtMatmulAlgoGetHeuristic,                                                              \
-      (void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, \
-       struct lt_heuristic *results, int *found))                                                  \
-    X(cublasLtMatmul,                                                                              \
-      (void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,  \
-       void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,   \
-       const void *algo, void *workspace, size_t workspace_bytes, CUstream stream))
-
-struct lt_heuristic {
-    uint64_t algo[8];
-    size_t workspace;
-    int state;
-    float waves;
-    int reserved[4];
-};
-
-enum {
-    COMPUTE_32F = 68,
-    COMPUTE_64F = 70,
-    COMPUTE_TF32 = 77,
-    DESC_TRANSA = 3,
-    DESC_TRANSB = 4,
-    DESC_EPILOGUE = 7,
-    DESC_BIAS_POINTER = 8,
-    DESC_BIAS_TYPE = 26,
-    EPILOGUE_BIAS = 4,
-    LAYOUT_BATCH = 5,
-    LAYOUT_STRIDE = 6,
-    PREFERENCE_WORKSPACE = 1,
-    PREFERENCE_REDUCTION = 3,
-    PREFERENCE_ALIGNMENT_A = 5, /* B, C, D follow */
-    REDUCTION_COMPUTE_TYPE = 2, /* split sums meet in the compute type, in a fixed order */
-    WORKSPACE_BYTES = 32 << 20
-};
-
-struct lt_plan {
-    struct contraction c;
-    uint32_t alignment;
-    void *desc, *a, *b, *d;
-    struct lt_heuristic heuristic;
-};
-
-struct cublaslt {
-    void *library, *handle, *workspace;
-    struct device *device;
-    bool allows_tf32;
-    struct lt_plan *plans;
-    uint32_t n_plans, capacity;
-#define X(name, args) int(*name) args;
-    LT_CALLS(X)
-#undef X
-};
 
 /* ---- opening ---- */
 
@@ -96,7 +26,7 @@ static status find_calls(struct cublaslt *b, const char *path, struct error *e)
     return ATOLL_OK;
 }
 
-static status check(int code, const char *call, const char *what, struct error *e)
+status lt_check(int code, const char *call, const char *what, struct error *e)
 {
     return code == 0 ? ATOLL_OK
                      : fail(e, code == 3 ? ATOLL_OUT_OF_MEMORY : ATOLL_DEVICE,
@@ -128,7 +58,7 @@ status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struc
                     path != NULL ? path : names[0], why != NULL ? why : "no reason given");
     }
     status code = find_calls(b, path != NULL ? path : names[0], e);
-    code = code == ATOLL_OK ? check(b->cublasLtCreate(&b->handle), "cublasLtCreate", d->name, e)
+    code = code == ATOLL_OK ? lt_check(b->cublasLtCreate(&b->handle), "cublasLtCreate", d->name, e)
                             : code;
     code = code == ATOLL_OK ? d->backend->allocate(d, WORKSPACE_BYTES, &b->workspace, e) : code;
     if (code != ATOLL_OK) {
@@ -139,7 +69,7 @@ status cublaslt_open(const char *path, struct device *d, bool allows_tf32, struc
     return ATOLL_OK;
 }
 
-static void free_plan(struct cublaslt *b, struct lt_plan *p)
+void lt_free_plan(struct cublaslt *b, struct lt_plan *p)
 {
     void *layouts[] = {p->a, p->b, p->d};
     for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++) {
@@ -158,7 +88,7 @@ void cublaslt_close(struct cublaslt *b)
         return;
     }
     for (uint32_t i = 0; i < b->n_plans; i++) {
-        free_plan(b, &b->plans[i]);
+        lt_free_plan(b, &b->plans[i]);
     }
     if (b->handle != NULL) {
         (void)b->cublasLtDestroy(b->handle);
@@ -176,7 +106,7 @@ static bool is_f8(enum dtype t)
     return t == F8E4M3 || t == F8E5M2;
 }
 
-static int type_of(enum dtype t)
+int lt_type_of(enum dtype t)
 {
     switch ((int)t) {
     case F32:
@@ -199,7 +129,7 @@ static int type_of(enum dtype t)
 status cublaslt_check(const struct contraction *c, int arch, struct error *e)
 {
     const char *ab = dtype_info[c->ab].name, *to = dtype_info[c->c].name;
-    if (type_of(c->ab) < 0 || type_of(c->c) < 0) {
+    if (lt_type_of(c->ab) < 0 || lt_type_of(c->c) < 0) {
         return fail(e, ATOLL_UNSUPPORTED, "cuBLASLt: no product of %s giving %s", ab, to);
     }
     if ((c->ab == F64) != (c->c == F64)) {
@@ -236,17 +166,19 @@ status cublaslt_check(const struct contraction *c, int arch, struct error *e)
 
 /* ---- plans ---- */
 
-static status set_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
-                         int64_t batch, int64_t stride, struct error *e)
+status lt_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
+                 int64_t batch, int64_t stride, struct error *e)
 {
     int32_t count = (int32_t)batch;
-    TRY(check(b->cublasLtMatrixLayoutCreate(out, type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
-              "cublasLtMatrixLayoutCreate", dtype_info[t].name, e));
+    TRY(lt_check(
+        b->cublasLtMatrixLayoutCreate(out, lt_type_of(t), (uint64_t)rows, (uint64_t)cols, rows),
+        "cublasLtMatrixLayoutCreate", dtype_info[t].name, e));
     if (batch > 1) {
-        TRY(check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_BATCH, &count, sizeof count),
-                  "cublasLtMatrixLayoutSetAttribute", "batch", e));
-        TRY(check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_STRIDE, &stride, sizeof stride),
-                  "cublasLtMatrixLayoutSetAttribute", "stride", e));
+        TRY(lt_check(b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_BATCH, &count, sizeof count),
+                     "cublasLtMatrixLayoutSetAttribute", "batch", e));
+        TRY(lt_check(
+            b->cublasLtMatrixLayoutSetAttribute(*out, LAYOUT_STRIDE, &stride, sizeof stride),
+            "cublasLtMatrixLayoutSetAttribute", "stride", e));
     }
     return ATOLL_OK;
 }
@@ -257,20 +189,20 @@ static status set_desc(struct cublaslt *b, struct lt_plan *p, struct error *e)
     int compute = c->c == F64                      ? COMPUTE_64F
                   : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32
                                                    : COMPUTE_32F;
-    int32_t first = c->transpose_b, second = c->transpose_a, type = type_of(c->c);
+    int32_t first = c->transpose_b, second = c->transpose_a, type = lt_type_of(c->c);
     int32_t epilogue = EPILOGUE_BIAS;
-    TRY(check(b->cublasLtMatmulDescCreate(&p->desc, compute, c->c == F64 ? 1 : 0),
-              "cublasLtMatmulDescCreate", dtype_info[c->ab].name, e));
-    TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first),
-              "cublasLtMatmulDescSetAttribute", "transpose", e));
-    TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second),
-              "cublasLtMatmulDescSetAttribute", "transpose", e));
+    TRY(lt_check(b->cublasLtMatmulDescCreate(&p->desc, compute, c->c == F64 ? 1 : 0),
+                 "cublasLtMatmulDescCreate", dtype_info[c->ab].name, e));
+    TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first),
+                 "cublasLtMatmulDescSetAttribute", "transpose", e));
+    TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second),
+                 "cublasLtMatmulDescSetAttribute", "transpose", e));
     if (c->has_bias) {
-        TRY(check(
+        TRY(lt_check(
             b->cublasLtMatmulDescSetAttribute(p->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue),
             "cublasLtMatmulDescSetAttribute", "epilogue", e));
-        TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_TYPE, &type, sizeof type),
-                  "cublasLtMatmulDescSetAttribute", "bias type", e));
+        TRY(lt_check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_TYPE, &type, sizeof type),
+                     "cublasLtMatmulDescSetAttribute", "bias type", e));
     }
     return ATOLL_OK;
 }
@@ -282,21 +214,21 @@ static status set_layouts(struct cublaslt *b, struct lt_plan *p, struct error *e
     int64_t batch = c->n_batch > 0 ? c->batch[last] : 1;
     int64_t stride_a = c->n_batch > 0 ? c->batch_stride_a[last] : 0;
     int64_t stride_b = c->n_batch > 0 ? c->batch_stride_b[last] : 0;
-    TRY(set_layout(b, &p->a, c->ab, c->transpose_b ? c->k : c->n, c->transpose_b ? c->n : c->k,
-                   batch, stride_b, e));
-    TRY(set_layout(b, &p->b, c->ab, c->transpose_a ? c->m : c->k, c->transpose_a ? c->k : c->m,
-                   batch, stride_a, e));
-    return set_layout(b, &p->d, c->c, c->n, c->m, batch, c->m * c->n, e);
+    TRY(lt_layout(b, &p->a, c->ab, c->transpose_b ? c->k : c->n, c->transpose_b ? c->n : c->k,
+                  batch, stride_b, e));
+    TRY(lt_layout(b, &p->b, c->ab, c->transpose_a ? c->m : c->k, c->transpose_a ? c->k : c->m,
+                  batch, stride_a, e));
+    return lt_layout(b, &p->d, c->c, c->n, c->m, batch, c->m * c->n, e);
 }
 
-static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error *e)
+status lt_ask(struct cublaslt *b, struct lt_plan *p, const char *what, struct error *e)
 {
     void *preference = NULL;
     uint64_t workspace = WORKSPACE_BYTES;
     uint32_t reduction = REDUCTION_COMPUTE_TYPE;
     int found = 0;
-    TRY(check(b->cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", "",
-              e));
+    TRY(lt_check(b->cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate",
+                 "", e));
     int code = b->cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &workspace,
                                                        sizeof workspace);
     code |= b->cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_REDUCTION, &reduction,
@@ -310,12 +242,37 @@ static status ask_heuristic(struct cublaslt *b, struct lt_plan *p, struct error 
                                                  preference, 1, &p->heuristic, &found);
     }
     (void)b->cublasLtMatmulPreferenceDestroy(preference);
-    char what[120];
-    snprintf(what, sizeof what, "%s to %s, M %lld N %lld K %lld", dtype_info[p->c.ab].name,
-             dtype_info[p->c.c].name, (long long)p->c.m, (long long)p->c.n, (long long)p->c.k);
-    TRY(check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
+    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
     return found > 0 ? ATOLL_OK
                      : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", what);
+}
+
+int lt_arch(const struct cublaslt *b)
+{
+    return atoi(b->device->arch + 3);
+}
+
+status lt_new_plan(struct cublaslt *b, struct lt_plan **out, struct error *e)
+{
+    if (b->n_plans == b->capacity) {
+        uint32_t capacity = 2 * b->capacity + 32;
+        struct lt_plan *more = realloc(b->plans, capacity * sizeof *more);
+        if (more == NULL) {
+            return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+        }
+        b->plans = more;
+        b->capacity = capacity;
+    }
+    *out = &b->plans[b->n_plans];
+    memset(*out, 0, sizeof **out);
+    return ATOLL_OK;
+}
+
+status lt_set(struct cublaslt *b, void *desc, int attribute, const void *from, size_t size,
+              const char *what, struct error *e)
+{
+    return lt_check(b->cublasLtMatmulDescSetAttribute(desc, attribute, from, size),
+                    "cublasLtMatmulDescSetAttribute", what, e);
 }
 
 static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t alignment,
@@ -327,26 +284,19 @@ static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t
             return ATOLL_OK;
         }
     }
-    const char *arch = b->device->arch;
-    TRY(cublaslt_check(c, atoi(arch + 3), e));
-    if (b->n_plans == b->capacity) {
-        uint32_t capacity = 2 * b->capacity + 32;
-        struct lt_plan *more = realloc(b->plans, capacity * sizeof *more);
-        if (more == NULL) {
-            return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
-        }
-        b->plans = more;
-        b->capacity = capacity;
-    }
-    struct lt_plan *p = &b->plans[b->n_plans];
-    memset(p, 0, sizeof *p);
+    struct lt_plan *p = NULL;
+    char what[120];
+    snprintf(what, sizeof what, "%s to %s, M %lld N %lld K %lld", dtype_info[c->ab].name,
+             dtype_info[c->c].name, (long long)c->m, (long long)c->n, (long long)c->k);
+    TRY(cublaslt_check(c, lt_arch(b), e));
+    TRY(lt_new_plan(b, &p, e));
     p->c = *c;
     p->alignment = alignment;
     status code = set_desc(b, p, e);
     code = code == ATOLL_OK ? set_layouts(b, p, e) : code;
-    code = code == ATOLL_OK ? ask_heuristic(b, p, e) : code;
+    code = code == ATOLL_OK ? lt_ask(b, p, what, e) : code;
     if (code != ATOLL_OK) {
-        free_plan(b, p);
+        lt_free_plan(b, p);
         return code;
     }
     b->n_plans++;
@@ -381,10 +331,11 @@ static status call(struct cublaslt *b, struct lt_plan *p, const void *first, con
     static const double one_f64 = 1.0, zero_f64 = 0.0;
     bool is_wide = p->c.c == F64;
     if (p->c.has_bias) {
-        TRY(check(b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_POINTER, &bias, sizeof bias),
-                  "cublasLtMatmulDescSetAttribute", "bias", e));
+        TRY(lt_check(
+            b->cublasLtMatmulDescSetAttribute(p->desc, DESC_BIAS_POINTER, &bias, sizeof bias),
+            "cublasLtMatmulDescSetAttribute", "bias", e));
     }
-    return check(
+    return lt_check(
         b->cublasLtMatmul(b->handle, p->desc, is_wide ? (const void *)&one_f64 : (const void *)&one,
                           first, p->a, second, p->b,
                           is_wide ? (const void *)&zero_f64 : (const void *)&zero, out, p->d, out,

@@ -5,6 +5,7 @@
 #define ATOLL_RUNTIME_CUBLASLT_H
 
 #include "runtime/backend.h"
+#include "runtime/scaled.h"
 
 struct cublaslt;
 struct CUstream_st;
@@ -16,6 +17,11 @@ void cublaslt_close(struct cublaslt *b);
  * rule of cuBLASLt that the call breaks. */
 status cublaslt_run(struct cublaslt *b, const struct contraction *c, const void *a, const void *bm,
                     const void *bias, void *out, struct CUstream_st *stream, struct error *e);
+/* f8 operands with scales, in the order of scaled_run; UNSUPPORTED as above. */
+status cublaslt_run_scaled(struct cublaslt *b, const struct scaled_product *p,
+                           const void *const operands[4], void *out, struct CUstream_st *stream,
+                           struct error *e);
+status cublaslt_check_scaled(const struct scaled_product *p, int arch, struct error *e);
 /* The rules alone: needs no library. arch: 90 for sm_90. */
 status cublaslt_check(const struct contraction *c, int arch, struct error *e);
 

@@ -248,15 +248,27 @@ static status cuda_launch(struct device *base, const struct device_launch *l, st
     return ATOLL_OK;
 }
 
+static status need_blas(struct cuda_device *d, struct error *e)
+{
+    ENTER(d, e);
+    return d->blas != NULL ? ATOLL_OK
+                           : cublaslt_open(d->libcublaslt, &d->base, d->allows_tf32, &d->blas, e);
+}
+
 static status cuda_contract(struct device *base, const struct contraction *c, const void *a,
                             const void *b, const void *bias, void *out, struct error *e)
 {
     struct cuda_device *d = of(base);
-    ENTER(d, e);
-    if (d->blas == NULL) {
-        TRY(cublaslt_open(d->libcublaslt, base, d->allows_tf32, &d->blas, e));
-    }
+    TRY(need_blas(d, e));
     return cublaslt_run(d->blas, c, a, b, bias, out, d->compute, e);
+}
+
+static status cuda_contract_scaled(struct device *base, const struct scaled_product *p,
+                                   const void *const operands[4], void *out, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    TRY(need_blas(d, e));
+    return cublaslt_run_scaled(d->blas, p, operands, out, d->compute, e);
 }
 
 /* ---- recording a step ---- */
@@ -323,4 +335,5 @@ const struct backend cuda_backend = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .record_free = cuda_record_free,
+    .contract_scaled = cuda_contract_scaled,
 };

@@ -32,15 +32,10 @@ static void draw(struct tensor *t, uint64_t seed, uint64_t stream, double scale,
     }
 }
 
-status init_leaf(const struct node *n, uint64_t seed, struct tensor *out, struct error *e)
+static status init_values(struct tensor *out, const char *name, const char *init, uint64_t seed,
+                          uint64_t stream, struct error *e)
 {
-    const char *init = node_text(n, "init");
-    uint64_t stream = hash_text(n->name != NULL ? n->name : "", 7);
-    bool is_weight = n->op == OP_param && out->rank >= 2;
     char *end;
-    if (init[0] == '\0') {
-        init = is_weight ? "linear" : "zeros";
-    }
     if (strcmp(init, "zeros") == 0 || strcmp(init, "ones") == 0) {
         fill(out, init[0] == 'o' ? 1.0 : 0.0);
         return ATOLL_OK;
@@ -58,7 +53,7 @@ status init_leaf(const struct node *n, uint64_t seed, struct tensor *out, struct
         return fail(e, ATOLL_USAGE,
                     "%%%s: init \"%s\": expected zeros, ones, a number, uniform:BOUND, normal:STD "
                     "or linear",
-                    n->name, init);
+                    name, init);
     }
     if (is_uniform || is_normal) {
         draw(out, seed, stream, number, is_normal);
@@ -66,4 +61,54 @@ status init_leaf(const struct node *n, uint64_t seed, struct tensor *out, struct
         fill(out, number);
     }
     return ATOLL_OK;
+}
+
+/* A part of an f32 tensor that is kept in three: its bf16, or a byte of the rest. */
+static const char *const part_names[] = {"high:", "byte0:", "byte1:"};
+
+static float part_of(float whole, size_t part)
+{
+    uint32_t rest = (uint32_t)(int32_t)rest_bf16(whole);
+    return part == 0 ? high_bf16(whole) : (float)(int32_t)(part == 1 ? rest & 255U : rest >> 8);
+}
+
+/* "STREAM:TEXT" behind a part's name: the tensor that TEXT gives with that stream, taken apart. */
+static status init_part(struct tensor *out, const char *name, const char *init, uint64_t seed,
+                        size_t part, struct error *e)
+{
+    struct tensor whole = *out;
+    char *text;
+    uint64_t stream = strtoull(init, &text, 10);
+    whole.dtype = F32;
+    whole.data = malloc(tensor_bytes(&whole) + 1);
+    if (whole.data == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    status code = *text == ':' ? init_values(&whole, name, text + 1, seed, stream, e)
+                               : fail(e, ATOLL_USAGE, "%%%s: init: expected STREAM:TEXT behind %s",
+                                      name, part_names[part]);
+    const float *from = whole.data;
+    for (int64_t i = 0; i < tensor_count(out) && code == ATOLL_OK; i++) {
+        dtype_store(out->dtype, (char *)out->data + (size_t)i * dtype_info[out->dtype].bytes,
+                    (double)part_of(from[i], part));
+    }
+    free(whole.data);
+    return code;
+}
+
+status init_leaf(const struct node *n, uint64_t seed, struct tensor *out, struct error *e)
+{
+    const char *init = node_text(n, "init");
+    uint64_t stream = hash_text(n->name != NULL ? n->name : "", 7);
+    bool is_weight = n->op == OP_param && out->rank >= 2;
+    if (init[0] == '\0') {
+        init = is_weight ? "linear" : "zeros";
+    }
+    for (size_t i = 0; i < ARRAY_LEN(part_names); i++) {
+        size_t length = strlen(part_names[i]);
+        if (strncmp(init, part_names[i], length) == 0) {
+            return init_part(out, n->name, init + length, seed, i, e);
+        }
+    }
+    return init_values(out, n->name, init, seed, stream, e);
 }

@@ -446,7 +446,11 @@ static status run_all(struct session *s, struct error *e)
     }
     for (uint32_t i = 0; i < p->n_launches; i++) {
         const struct launch *l = &p->launches[i];
-        if (l->kind == LAUNCH_CONTRACTION) {
+        if (l->kind == LAUNCH_CONTRACTION && session_is_scaled(s, l)) {
+            const void *operands[4] = {args[0], args[1], args[2], args[3]};
+            TRY(s->remote->backend->contract_scaled(s->device, &s->scaled[i], operands,
+                                                    args[l->n_reads], e));
+        } else if (l->kind == LAUNCH_CONTRACTION) {
             TRY(s->remote->backend->contract(s->device, &s->contractions[i], args[0], args[1],
                                              s->contractions[i].has_bias ? args[2] : NULL,
                                              args[l->n_reads], e));

@@ -102,6 +102,40 @@ A_FN uint16_t to_bf16(float x)
     return (uint16_t)(a_bits(round_bf16(x)) >> 16);
 }
 
+/* An f32 in two halves: high, a bf16 (nearest, ties away from zero, so that the 2^16 numbers around
+ * each bf16 differ in their low half), and the low 16 bits. join gives the f32 back bit for bit;
+ * every NaN is one NaN. */
+A_FN float high_bf16(float x)
+{
+    uint32_t u = a_bits(x);
+    uint32_t r = (u + 0x8000u) & 0xffff0000u;
+    return a_float((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : r);
+}
+
+A_FN float rest_bf16(float x)
+{
+    uint32_t u = a_bits(x);
+    return (float)(int32_t)((u & 0x7fffffffu) > 0x7f800000u ? 0u : u & 0xffffu);
+}
+
+A_FN float join_bf16(float high, float rest)
+{
+    float whole = rest > 0.0f ? (rest < 65535.0f ? rest : 65535.0f) : 0.0f; /* NaN: 0 */
+    uint32_t u = a_bits(high), low = (uint32_t)(int32_t)whole;
+    return a_float((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u
+                                                   : u + low - ((low & 0x8000u) << 1));
+}
+
+/* To one of the two bf16 around x: away from zero when the random number in [0, 1) is below the
+ * share that is cut off, counted in 2^-16. Infinities and NaN stay. */
+A_FN float stochastic_bf16(float x, float random)
+{
+    float share = random > 0.0f ? (random < 1.0f ? random : 0x1.fffffep-1f) : 0.0f;
+    uint32_t u = a_bits(x), r = (u + (uint32_t)(int32_t)(share * 65536.0f)) & 0xffff0000u;
+    uint32_t special = (u & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : u;
+    return a_float((u & 0x7f800000u) == 0x7f800000u ? special : r);
+}
+
 /* ---- f16 ---- */
 A_FN float from_f16(uint16_t h)
 {

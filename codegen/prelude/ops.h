@@ -32,6 +32,10 @@
 #undef IS_FINITE
 #undef POW2_FLOOR
 #undef POW2_CEIL
+#undef HIGH
+#undef REST
+#undef JOIN
+#undef STOCH
 #undef K
 #undef OP_NAME
 #undef OP_TYPE
@@ -60,6 +64,10 @@
 #define ROUND(a)      m_round(a)
 #define POW2_FLOOR(a) m_pow2_floor(a)
 #define POW2_CEIL(a)  m_pow2_ceil(a)
+#define HIGH(a)       high_bf16(a)
+#define REST(a)       rest_bf16(a)
+#define JOIN(a, b)    join_bf16(a, b)
+#define STOCH(a, b)   stochastic_bf16(a, b)
 #elif defined(A_F64)
 #define OP_TYPE       double
 #define OP_NAME(op)   op_##op##_f64
@@ -84,6 +92,10 @@
 #define ROUND(a)      m_round_f64(a)
 #define POW2_FLOOR(a) m_pow2_floor_f64(a)
 #define POW2_CEIL(a)  m_pow2_ceil_f64(a)
+#define HIGH(a)       ((double)high_bf16((float)(a)))
+#define REST(a)       ((double)rest_bf16((float)(a)))
+#define JOIN(a, b)    ((double)join_bf16((float)(a), (float)(b)))
+#define STOCH(a, b)   ((double)stochastic_bf16((float)(a), (float)(b)))
 #elif defined(A_I64)
 /* Signed overflow is undefined in C: wrap in unsigned, compare in signed. */
 #define OP_TYPE      int64_t

@@ -134,6 +134,7 @@ void json_open(struct json *j);
 void json_text(struct json *j, const char *name, const char *text);
 void json_number(struct json *j, const char *name, double value,
                  int digits); /* null when not finite */
+void json_numbers(struct json *j, const char *name, const double *numbers, int64_t n);
 void json_whole(struct json *j, const char *name, uint64_t whole);
 void json_truth(struct json *j, const char *name, bool truth);
 void json_close(const char *end);

@@ -14,6 +14,8 @@ static const struct option options[] = {
     {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},
     {"policies", "LIST", "policies, comma-separated (default fp32,bf16,fp16)"},
     {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
+    {"params", "FORM",
+     "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},

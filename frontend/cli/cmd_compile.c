@@ -13,6 +13,8 @@ static const struct option options[] = {
     {"shape", "n=64", "fix symbols to numbers; others stay symbolic"},
     {"optimizer", "TEXT",
      "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"params", "FORM",
+     "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm (default: none)"},
     {"accumulate", "K", "micro-batches a step (default 1)"},

@@ -16,6 +16,8 @@ static const struct option options[] = {
     {"policy", "P", "precision policy (default fp32)"},
     {"optimizer", "TEXT",
      "adamw, adam, sgd or lion with settings: adamw,lr=1e-3,weight_decay=0.01"},
+    {"params", "FORM",
+     "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},
     {"schedule", "TEXT", "step,50,0.5 | cosine,100 | warmup,10 | warmup,10+cosine,100"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},

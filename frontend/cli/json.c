@@ -44,6 +44,21 @@ void json_number(struct json *j, const char *name, double number, int digits)
     }
 }
 
+void json_numbers(struct json *j, const char *name, const double *numbers, int64_t n)
+{
+    key(j, name);
+    putchar('[');
+    for (int64_t i = 0; i < n; i++) {
+        printf(i > 0 ? ", " : "");
+        if (isfinite(numbers[i])) {
+            printf("%.9g", numbers[i]);
+        } else {
+            printf("null");
+        }
+    }
+    putchar(']');
+}
+
 void json_whole(struct json *j, const char *name, uint64_t whole)
 {
     key(j, name);

@@ -249,10 +249,12 @@ static status open_job(struct job *j, const char *path, const struct arguments *
     }
     TRY(train_options_parse(&j->train, argument(a, "optimizer", "adamw,lr=1e-3"),
                             argument(a, "schedule", NULL), e));
+    TRY(train_params_parse(&j->train, argument(a, "params", NULL), &j->arena, e));
     TRY(argument_number(a, "clip", 0.0, 0.0, 1e30, &j->train.max_norm, e));
     TRY(argument_whole(a, "accumulate", 1, 1, 1000000, &j->train.accumulate, e));
     TRY(argument_whole(a, "seed", 1, 0, MAX_SEED, &seed, e));
     j->seed = (uint64_t)seed;
+    j->train.rounding_seed = seed & INT64_C(0x7fffffff);
     const char *rounding = argument(a, "rounding", "strict");
     j->compile.is_relaxed = strcmp(rounding, "relaxed") == 0;
     if (!j->compile.is_relaxed && strcmp(rounding, "strict") != 0) {

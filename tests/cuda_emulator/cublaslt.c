@@ -305,10 +305,13 @@ static cublasStatus_t problem_of(struct matmul *m, const struct attributes *desc
     bool is_plain = v[CUBLASLT_MATMUL_DESC_TRANSC] == CUBLAS_OP_N &&
                     v[CUBLASLT_MATMUL_DESC_POINTER_MODE] <= 1 &&
                     v[CUBLASLT_MATMUL_DESC_FILL_MODE] == 0;
-    for (unsigned i = CUBLASLT_MATMUL_DESC_A_SCALE_MODE; i <= CUBLASLT_MATMUL_DESC_D_SCALE_MODE;
-         i++) {
-        is_plain = is_plain && v[i] == 0; /* one factor per tensor */
-    }
+    uint64_t mode_a = v[CUBLASLT_MATMUL_DESC_A_SCALE_MODE],
+             mode_b = v[CUBLASLT_MATMUL_DESC_B_SCALE_MODE];
+    m->has_outer_scales = mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    is_plain = is_plain && mode_a == mode_b &&
+               (m->has_outer_scales || mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) &&
+               v[CUBLASLT_MATMUL_DESC_C_SCALE_MODE] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+               v[CUBLASLT_MATMUL_DESC_D_SCALE_MODE] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
     bool is_wide = m->compute == CUBLAS_COMPUTE_64F || m->compute == CUBLAS_COMPUTE_64F_PEDANTIC;
     is_plain =
         is_plain && v[CUBLASLT_MATMUL_DESC_SCALE_TYPE] == (is_wide ? CUDA_R_64F : CUDA_R_32F);

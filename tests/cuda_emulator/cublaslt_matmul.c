@@ -171,6 +171,7 @@ static bool read_factor(const struct operation *op, CUdeviceptr at, float *out)
 struct scalars {
     double alpha, beta;
     float a, b, c, d;
+    const uint8_t *rows, *columns; /* outer scales: floats a row and a column of D */
     bool is_wide;
 };
 
@@ -188,6 +189,14 @@ static bool read_scalars(const struct matmul *m, const struct operation *op, str
         }
         s->alpha = load(type, alpha);
         s->beta = load(type, beta);
+    }
+    s->rows = s->columns = NULL;
+    if (m->has_outer_scales) {
+        s->rows = emulator_bytes(op, m->scale_a, m->m * sizeof(float), 0);
+        s->columns = emulator_bytes(op, m->scale_b, m->n * sizeof(float), 0);
+        if (!s->rows || !s->columns) {
+            return false;
+        }
     }
     return read_factor(op, m->scale_a, &s->a) && read_factor(op, m->scale_b, &s->b) &&
            read_factor(op, m->scale_c, &s->c) && read_factor(op, m->scale_d, &s->d);
@@ -211,7 +220,7 @@ static double finish(const struct matmul *m, const struct scalars *s, double sum
 }
 
 static bool run_batch(const struct matmul *m, const struct operation *op, int32_t batch,
-                      const struct scalars *s, void *room, float *amax)
+                      struct scalars *s, void *room, float *amax)
 {
     size_t unit = s->is_wide ? sizeof(double) : sizeof(float);
     uint8_t *a = room, *b = a + m->m * m->k * unit, *sum = b + m->k * m->n * unit;
@@ -245,6 +254,10 @@ static bool run_batch(const struct matmul *m, const struct operation *op, int32_
     }
     for (uint64_t n = 0; n < m->n; n++) {
         for (uint64_t i = 0; i < m->m; i++) {
+            if (s->rows) {
+                s->a = (float)load(CUDA_R_32F, s->rows + i * sizeof(float));
+                s->b = (float)load(CUDA_R_32F, s->columns + n * sizeof(float));
+            }
             double value = load(s->is_wide ? CUDA_R_64F : CUDA_R_32F, sum + (n * m->m + i) * unit);
             double old = c ? load(m->c.type, c + element(&m->c, i, n) * type_bytes(m->c.type)) : 0;
             double add = bias ? load(m->bias_type, bias + i * bias_bytes) : 0;

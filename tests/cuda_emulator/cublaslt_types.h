@@ -54,6 +54,7 @@ struct matmul {
     uint64_t m, n, k;
     CUdeviceptr bias, scale_a, scale_b, scale_c, scale_d, amax_d;
     int64_t bias_stride;
+    bool has_outer_scales; /* scale_a: a float a row of D; scale_b: one a column */
     bool scalars_on_device;
     double alpha, beta;            /* on the host */
     CUdeviceptr alpha_at, beta_at; /* on the device */

@@ -327,6 +327,78 @@ START_TEST(f8_output)
 }
 END_TEST
 
+/* A factor a row and one a column of D, each multiplied onto the sum; on sm_90 only. */
+START_TEST(outer_scales)
+{
+    enum { SIDE = 16 };
+    const struct shape s = {
+        CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 1, 0, SIDE, SIDE, SIDE, 1, 0};
+    uint64_t seed = 78;
+    float one = 1, zero = 0, rows[SIDE], columns[SIDE];
+    uint16_t out[SIDE * SIDE];
+    int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    for (int i = 0; i < SIDE; i++) {
+        rows[i] = ldexpf(1.25F, i % 5 - 2);
+        columns[i] = ldexpf(1.0F, i % 3);
+    }
+    setenv("ATOLL_EMULATOR_ARCH", _i == 0 ? "90" : "100", 1);
+    open_context();
+    struct data a = random_data(s.ab, SIDE * SIDE, &seed),
+                b = random_data(s.ab, SIDE * SIDE, &seed);
+    CUdeviceptr d = device_array(sizeof out), of_rows = device_copy(rows, sizeof rows),
+                of_columns = device_copy(columns, sizeof columns);
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc = make_desc(&s);
+    cublasLtMatrixLayout_t l = make_layout(s.ab, SIDE, SIDE, 1),
+                           ld = make_layout(s.cd, SIDE, SIDE, 1);
+    const struct {
+        int attribute;
+        const void *value;
+        size_t size;
+    } settings[] = {{CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode, sizeof mode},
+                    {CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode, sizeof mode},
+                    {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_rows, sizeof of_rows},
+                    {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_columns, sizeof of_columns}};
+    for (int i = 0; i < 4; i++) {
+        ck_assert(!cublasLtMatmulDescSetAttribute(
+            desc, (cublasLtMatmulDescAttributes_t)settings[i].attribute, settings[i].value,
+            settings[i].size));
+    }
+    ck_assert(!cublasLtCreate(&handle));
+    cublasStatus_t status = cublasLtMatmul(
+        handle, desc, &one, (void *)(uintptr_t)a.device, l, (void *)(uintptr_t)b.device, l, &zero,
+        (void *)(uintptr_t)d, ld, (void *)(uintptr_t)d, ld, NULL, NULL, 0, NULL);
+    if (_i == 1) {
+        ck_assert_uint_eq(status, CUBLAS_STATUS_NOT_SUPPORTED);
+        ck_assert(has_finding("misuse of the Driver API", "sm_90 only"));
+    } else {
+        ck_assert(!status);
+        GOOD(cuMemcpyDtoH_v2(out, d, sizeof out));
+        want_no_findings();
+    }
+    for (int at = 0; at < SIDE * SIDE && _i == 0; at++) {
+        float sum = 0;
+        for (int k = 0; k < SIDE; k++) {
+            sum = fmaf((float)a.values[at % SIDE * SIDE + k], (float)b.values[at / SIDE * SIDE + k],
+                       sum);
+        }
+        float scaled = rows[at % SIDE] * columns[at / SIDE] * sum;
+        ck_assert_uint_eq(out[at], store_bf16((double)scaled));
+    }
+    drop(&a);
+    drop(&b);
+    CUdeviceptr memory[] = {d, of_rows, of_columns};
+    for (int i = 0; i < 3; i++) {
+        GOOD(cuMemFree_v2(memory[i]));
+    }
+    ck_assert(!cublasLtMatrixLayoutDestroy(l) && !cublasLtMatrixLayoutDestroy(ld));
+    ck_assert(!cublasLtMatmulDescDestroy(desc));
+    ck_assert(!cublasLtDestroy(handle));
+    close_context();
+    unsetenv("ATOLL_EMULATOR_ARCH");
+}
+END_TEST
+
 /* A problem that is refused, and the words of the finding. */
 static const struct {
     struct shape s;
@@ -427,6 +499,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, refusal, 0, sizeof refused / sizeof *refused);
     tcase_add_test(tc, general_form);
     tcase_add_test(tc, f8_output);
+    tcase_add_loop_test(tc, outer_scales, 0, 2);
     tcase_add_test(tc, operands_are_checked);
 }
 

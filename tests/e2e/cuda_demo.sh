@@ -22,6 +22,9 @@ same() {
 }
 "$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 | tee "$work/compare"
 grep -q ', 0 with different bits' "$work/compare"
+"$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --policies bf16 --epochs 1 --batch 512 \
+    --params '*=bf16-stochastic,b?=bf16-remainder' | tee "$work/compare"
+grep -q ', 0 with different bits' "$work/compare"
 
 "$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --target cuda:sm_90a --target cuda:sm_90 -o "$work/step.plan"
 plain=(--no-shuffle --holdout 0 --quiet --device cuda:0)

@@ -44,7 +44,8 @@ void make_index(struct maker *m, enum op op);
 void make_random(struct maker *m, enum op op);
 void make_composite(struct maker *m, enum op op);
 void make_training(struct maker *m, enum op op);
-/* generate_fp8.c: a product of two new f8 operands; a stack of linears that FP8 policies take in. */
+/* generate_fp8.c: a product of two new f8 operands; a stack of linears that FP8 policies take in.
+ */
 void make_scaled_product(struct maker *m);
 void make_fp8_stack(struct maker *m);
 /* Several nodes in a shape that fusion cares about. */

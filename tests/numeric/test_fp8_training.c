@@ -115,6 +115,37 @@ START_TEST(an_infinity_before_the_cast_skips_the_step)
 }
 END_TEST
 
+/* Of three micro-batches the first overflows: the window is skipped, the next one is not. */
+START_TEST(a_window_remembers_an_infinity)
+{
+    struct runner r;
+    struct dataset d;
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    struct compile_options o = {.policy = policy_builtin("fp8-delayed"),
+                                .train = &train,
+                                .is_eager = _i == 0,
+                                .cache = small_directory()};
+    struct graph *g = fp8_model(fp8_mlp);
+    train.accumulate = 3;
+    ck_assert_msg(runner_open(&r, g, &o, 3, &e) == ATOLL_OK, "%s", e.text);
+    fp8_data(&d);
+    float old = 0.0F;
+    for (int i = 0; i < 6; i++) {
+        float *bias = runner_leaf(&r, "b1")->data;
+        old = i == 0 ? bias[5] : old;
+        bias[5] = i == 0 ? INFINITY : old;
+        fp8_feed(&r, &d, i);
+        (void)fp8_step(&r);
+        ck_assert_double_eq(runner_number(&r, "skipped"), i < 2 ? 0.0 : 1.0);
+        ck_assert_double_eq(runner_number(&r, "accepted"), i < 5 ? 0.0 : 1.0);
+    }
+    runner_free(&r);
+    graph_destroy(g);
+    dataset_close(&d);
+}
+END_TEST
+
 /* Scales start at 1 under delayed scaling, and gradients are small: they underflow at first, and
  * less when the history has seen them. Values of 10^5 saturate. */
 START_TEST(counts_are_outputs)
@@ -134,6 +165,7 @@ START_TEST(counts_are_outputs)
     (void)fp8_step(&r);
     ck_assert_double_lt(runner_number(&r, "fp8.underflowed:h2.dy"), first / 2.0);
     float *w = runner_leaf(&r, "w2")->data;
+    memset(w, 0, sizeof *w * 128 * 128);
     w[0] = 1e5F;
     w[1] = -1e5F;
     fp8_feed(&r, &d, 0);
@@ -147,10 +179,12 @@ END_TEST
 static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
+    tcase_set_timeout(tc, 1200);
     tcase_add_loop_test(tc, fused_is_eager, 0, 2 * (int)ARRAY_LEN(fp8_policies));
     tcase_add_loop_test(tc, loss_stays_near_bf16, 0, (int)ARRAY_LEN(models));
     tcase_add_loop_test(tc, an_infinity_before_the_cast_skips_the_step, 0,
                         (int)ARRAY_LEN(fp8_policies));
+    tcase_add_loop_test(tc, a_window_remembers_an_infinity, 0, 2);
     tcase_add_loop_test(tc, counts_are_outputs, 0, 2);
 }
 

@@ -66,10 +66,34 @@ START_TEST(bad_options_are_named)
 }
 END_TEST
 
+START_TEST(ways_to_keep_parameters)
+{
+    struct train_options o = train_options_default();
+    struct error e = {0};
+    struct arena keep = {0};
+    ck_assert_int_eq(train_params_parse(&o, "bf16-remainder,w?=bf16-stochastic,a=b=f32", &keep, &e),
+                     ATOLL_OK);
+    ck_assert_uint_eq(o.n_param_rules, 3);
+    ck_assert_str_eq(o.param_rules[0].pattern, "*");
+    ck_assert_int_eq(o.param_rules[0].form, PARAM_BF16_REMAINDER);
+    ck_assert_str_eq(o.param_rules[1].pattern, "w?");
+    ck_assert_int_eq(o.param_rules[1].form, PARAM_BF16_STOCHASTIC);
+    ck_assert_str_eq(o.param_rules[2].pattern, "a=b"); /* a name may hold one */
+    ck_assert_int_eq(train_options_parse(&o, "sgd", NULL, &e), ATOLL_OK);
+    ck_assert_uint_eq(o.n_param_rules, 3); /* an optimizer's text says nothing of them */
+    ck_assert_int_eq(train_params_parse(&o, NULL, &keep, &e), ATOLL_OK);
+    ck_assert_uint_eq(o.n_param_rules, 0);
+    ck_assert_int_eq(train_params_parse(&o, "w1=bf16", &keep, &e), ATOLL_USAGE);
+    ck_assert_msg(strstr(e.text, "'bf16' is no way to keep parameters") != NULL, "%s", e.text);
+    arena_free(&keep);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_test(t, forms_set_their_fields);
     tcase_add_loop_test(t, bad_options_are_named, 0, (int)ARRAY_LEN(bad_options));
+    tcase_add_test(t, ways_to_keep_parameters);
 }
 
 int main(void)

@@ -206,6 +206,46 @@ START_TEST(low_parameters_when_asked_for)
 }
 END_TEST
 
+/* Two leaves more of a remainder, a counter of a stochastic one; a pattern that no parameter has is
+ * noted, and what cannot be kept as bf16 refused. */
+START_TEST(parameters_kept_as_bf16)
+{
+    static const char *const text = "graph @s(%a: f32[4] param, %b: f32[4] param, %c: f64[4] param)"
+                                    " {\n  %s = mul(%a, %b)\n  %t = mul(%s, %c)\n"
+                                    "  %loss = sum(%t)\n  return loss=%loss\n}\n";
+    struct train_options train = train_options_default();
+    struct notes notes = {0};
+    struct param_rule rules[] = {{"a", PARAM_BF16_REMAINDER},
+                                 {"b", PARAM_BF16_STOCHASTIC},
+                                 {"d*", PARAM_BF16_STOCHASTIC},
+                                 {"c", PARAM_F32}};
+    train.param_rules = rules;
+    train.n_param_rules = ARRAY_LEN(rules);
+    struct pass_options o = {.train = &train};
+    struct graph *g = apply(train_step_pass, parse(text), &o, &notes);
+    ck_assert_int_eq(graph_node(g, graph_find(g, "a"))->dtype, BF16);
+    ck_assert_int_eq(graph_node(g, graph_find(g, "opt.m.a"))->dtype, F32);
+    ck_assert_int_eq(graph_node(g, graph_find(g, "c"))->dtype, F64);
+    static const char *const leaves[] = {"a", "b", "opt.byte0.a", "opt.byte1.a", "opt.rounding.b"};
+    for (size_t i = 0; i < ARRAY_LEN(leaves); i++) {
+        ck_assert_msg(has_update(g, leaves[i]), "%s is not updated", leaves[i]);
+    }
+    ck_assert_uint_eq(graph_find(g, "opt.byte0.b").id, 0);
+    ck_assert_uint_eq(graph_find(g, "opt.rounding.a").id, 0);
+    ck_assert_uint_eq(notes.n, 3);
+    ck_assert_str_eq(notes.items[0].text, "params: 'd*' matches no parameter");
+    graph_destroy(g);
+    arena_free(&notes.arena);
+    rules[3].form = PARAM_BF16_REMAINDER;
+    g = parse(text);
+    struct graph *out = graph_like(g);
+    ck_assert_int_eq(train_step_pass(g, out, &o, NULL), ATOLL_DTYPE);
+    ck_assert_msg(strstr(out->error.text, "parameter %c is f64") != NULL, "%s", out->error.text);
+    graph_destroy(out);
+    graph_destroy(g);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_loop_test(t, step_is_whole, 0, (int)ARRAY_LEN(steps));
@@ -213,6 +253,7 @@ static void fill(TCase *t)
     tcase_add_test(t, many_parameters);
     tcase_add_loop_test(t, refusals_are_named, 0, (int)ARRAY_LEN(refusals));
     tcase_add_test(t, low_parameters_when_asked_for);
+    tcase_add_test(t, parameters_kept_as_bf16);
 }
 
 int main(void)

@@ -1,0 +1,142 @@
+/* FP8 on a device (a real one, or the emulator as sm_90, sm_80 and sm_100): fused steps give the
+ * bits of one op at a time, and stay near the CPU's; products that a GPU lacks run written out;
+ * what cuBLASLt would refuse is refused in words. */
+#include "cuda_suite.h"
+
+#include "runtime/cublaslt.h"
+#include "tests/fp8_models.h"
+
+#include <math.h>
+
+enum { STEPS = 3 };
+
+/* 32 rows of blocks that every recipe can cut; small enough for an emulator. */
+static const char small[] =
+    "graph @small(%x: f32[128,16] input, %t: f32[128,16] input, %w1: f32[128,16] param, %b1: "
+    "f32[128] param, %w2: f32[128,128] param, %b2: f32[128] param, %w3: f32[16,128] param) {\n"
+    "%h1 = linear(%x, %w1, %b1) %a1 = relu(%h1) %h2 = linear(%a1, %w2, %b2) %a2 = relu(%h2) %z = "
+    "linear(%a2, %w3) %loss = mse_loss(%z, %t) return loss=%loss }";
+
+static struct device *open_device(const char *arch)
+{
+    setenv("ATOLL_EMULATOR_ARCH", arch, 1);
+    struct device *d = device_for_tests();
+    ck_assert_ptr_nonnull(d);
+    return d;
+}
+
+static void open_small(struct runner *r, const char *policy, struct device *d, bool is_eager)
+{
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    struct compile_options o = {.policy = policy_builtin(policy),
+                                .train = &train,
+                                .is_eager = is_eager,
+                                .device = d,
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct graph *g = fp8_model(small);
+    ck_assert_msg(runner_open(r, g, &o, 7, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(g);
+    static float x[128 * 16], t[128 * 16];
+    for (int i = 0; i < 128 * 16; i++) {
+        x[i] = (float)((i * 37) % 101 - 50) / 32.0F;
+        t[i] = (float)((i * 11) % 17 - 8) / 8.0F;
+    }
+    struct tensor tx = {.dtype = F32, .rank = 2, .shape = {128, 16}, .data = x};
+    struct tensor tt = {.dtype = F32, .rank = 2, .shape = {128, 16}, .data = t};
+    ck_assert_int_eq(runner_input(r, "x", &tx, &e), ATOLL_OK);
+    ck_assert_int_eq(runner_input(r, "t", &tt, &e), ATOLL_OK);
+}
+
+static uint32_t count_products(const struct graph *g)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        n += g->nodes[i].op == OP_scaled_matmul;
+    }
+    return n;
+}
+
+static const struct {
+    const char *arch, *policy;
+    uint32_t products; /* that cuBLASLt does as they are */
+} runs[] = {
+    {"90", "fp8-tensorwise", 3}, {"90", "fp8-rowwise", 3},     {"90", "fp8-rowwise-gw-hp", 2},
+    {"90", "fp8-delayed", 3},    {"90", "fp8-blockwise", 0},   {"90", "fp8-mxfp8", 0},
+    {"80", "fp8-tensorwise", 0}, {"100", "fp8-tensorwise", 3}, {"100", "fp8-rowwise", 0},
+};
+
+START_TEST(fused_is_eager)
+{
+    struct device *d = open_device(runs[_i].arch);
+    struct runner fused, eager, cpu;
+    open_small(&fused, runs[_i].policy, d, false);
+    open_small(&eager, runs[_i].policy, d, true);
+    open_small(&cpu, runs[_i].policy, NULL, true);
+    bool is_emulated = getenv("ATOLL_LIBCUDA") != NULL;
+    ck_assert(!is_emulated || count_products(runner_graph(&fused)) == runs[_i].products);
+    for (int i = 0; i < STEPS; i++) {
+        double a = fp8_step(&fused), b = fp8_step(&eager), c = fp8_step(&cpu);
+        ck_assert_msg(a == b && isfinite(a), "%s: step %d: %.9g, eager %.9g", runs[_i].policy, i, a,
+                      b);
+        ck_assert_double_eq_tol(a, c, 1e-3 * c);
+        fp8_same_leaves(&fused, &eager, runs[_i].policy);
+    }
+    runner_free(&fused);
+    runner_free(&eager);
+    runner_free(&cpu);
+    device_close(d);
+}
+END_TEST
+
+/* ---- rules ---- */
+
+static const struct {
+    struct scaled_product p;
+    int arch;
+    const char *words; /* NULL: allowed */
+} rules[] = {
+    {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 32}, 90, NULL},
+    {{F8E5M2, F8E4M3, F32, SCALE_TENSOR, SCALE_TENSOR, 3, 4, 32}, 89, NULL},
+    {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 90, NULL},
+    {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 89, "sm_90 only"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 100, "sm_90 only"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK, SCALE_TILE, 3, 128, 128}, 90, "blocks"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_MX, SCALE_MX, 3, 16, 32}, 100, "blocks"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 32}, 80, "sm_89"},
+    {{F8E5M2, F8E5M2, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 32}, 90, "f8e5m2 times f8e5m2"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 24}, 90, "found 24"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 12, 32}, 90, "N = 12"},
+};
+
+START_TEST(rules_in_words)
+{
+    struct error e = {0};
+    status code = cublaslt_check_scaled(&rules[_i].p, rules[_i].arch, &e);
+    ck_assert_int_eq(code, rules[_i].words == NULL ? ATOLL_OK : ATOLL_UNSUPPORTED);
+    ck_assert_msg(rules[_i].words == NULL || strstr(e.text, rules[_i].words) != NULL, "%s", e.text);
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+    tcase_set_timeout(tc, 1200);
+    tcase_add_loop_test(tc, fused_is_eager, 0, (int)ARRAY_LEN(runs));
+    tcase_add_loop_test(tc, rules_in_words, 0, (int)ARRAY_LEN(rules));
+}
+
+int main(void)
+{
+    struct nvrtc *nvrtc = nvrtc_for_tests();
+    if (nvrtc == NULL) {
+        return SKIPPED;
+    }
+    nvrtc_close(nvrtc);
+    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
+    struct device *d = device_for_tests();
+    if (d == NULL) {
+        return SKIPPED;
+    }
+    device_close(d);
+    return run_suite("cuda_fp8", fill);
+}
