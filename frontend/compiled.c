@@ -1,5 +1,5 @@
 /* Compiled functions. A call traces the function, asks the engine for a plan whose guards hold, and
- * runs it; a frozen one asks with what an earlier trace recorded. Invariants: user code runs under
+ * runs it. Invariants: user code runs under
  * no lock and no recovery point of ours; nothing stored changes before the last segment ran. */
 #include "compiled.h"
 
@@ -17,6 +17,11 @@ static void warn_on_stderr(void *context, const char *text)
     fprintf(stderr, "atoll: warning: %s\n", text);
 }
 
+static void print_on_stderr(const char *line)
+{
+    fprintf(stderr, "atoll: %s\n", line);
+}
+
 static status read_options(struct atoll_compiled *f, const atoll_compile_options *o,
                            struct error *e)
 {
@@ -27,6 +32,7 @@ static status read_options(struct atoll_compiled *f, const atoll_compile_options
                     scaler);
     }
     context_read(&f->context);
+    f->context.print = print_on_stderr;
     TRY(context_apply(&f->context, &f->forward, e));
     TRY(policy_named(o->policy != NULL ? o->policy : "fp32", &f->forward.policy, e));
     f->forward.is_relaxed = o->is_relaxed != 0;
@@ -118,16 +124,6 @@ atoll_status atoll_compile(atoll_function *function, const atoll_compile_options
     return ATOLL_OK;
 }
 
-static void frozen_free(struct frozen *z)
-{
-    if (z != NULL) {
-        free(z->facts);
-        free(z->numbers);
-        free(z->is_number);
-        free(z);
-    }
-}
-
 static void running_free(struct running *r)
 {
     for (uint32_t i = 0; i < r->n_owned; i++) {
@@ -155,9 +151,7 @@ void atoll_compiled_destroy(atoll_compiled *f)
         f->idle = r->next;
         running_free(r);
     }
-    for (uint32_t i = 0; i < f->n_frozen; i++) {
-        frozen_free(f->frozen[i]);
-    }
+    frozen_free(f);
     store_free(f);
     pthread_rwlock_destroy(&f->in_store);
     pthread_mutex_destroy(&f->building);
@@ -261,7 +255,7 @@ status run_segment(struct running *r, bool is_last, take_output *take, void *con
     if (!gather(r)) {
         return fail(e, r->trace->error.code, "%s", r->trace->error.text);
     }
-    struct trace t = {.hash = hash_u64(r->mark, r->trace->hash) + is_last,
+    struct trace t = {.hash = segment_hash(r, is_last),
                       .key = is_last ? &f->last_key : &f->forward_key,
                       .n_leaves = r->n_ordered,
                       .facts = r->facts,
@@ -279,113 +273,6 @@ status run_segment(struct running *r, bool is_last, take_output *take, void *con
     }
     callable_done(f->engine, &out);
     return code;
-}
-
-/* ---- frozen calls ---- */
-
-static bool argument_facts(const atoll_view *v, int64_t *facts)
-{
-    if (v->rank > MAX_RANK) {
-        return false;
-    }
-    const char *expected = dtype_info[facts[FACT_DTYPE]].name;
-    enum dtype dtype = (enum dtype)facts[FACT_DTYPE];
-    if (v->dtype != expected && strcmp(v->dtype, expected) != 0) {
-        dtype = dtype_named(v->dtype, strlen(v->dtype));
-    }
-    trace_leaf_facts(facts, dtype, DEVICE_CPU, v->rank, v->shape);
-    return true;
-}
-
-/* What an earlier trace recorded, with the facts of these arguments: true when a plan holds. */
-static bool find_frozen(struct atoll_compiled *f, const struct frozen *z, const atoll_view *v,
-                        int64_t *facts, struct called *out)
-{
-    memcpy(facts, z->facts, z->n_facts * sizeof *facts);
-    for (uint32_t i = 0; i < z->n_arguments; i++) {
-        if (!argument_facts(&v[i], &facts[i * FACTS_A_LEAF])) {
-            return false;
-        }
-    }
-    struct trace t = {.hash = z->hash,
-                      .key = &f->last_key,
-                      .n_leaves = z->n_leaves,
-                      .facts = facts,
-                      .n_facts = z->n_facts};
-    return callable_find(f->engine, &t, out);
-}
-
-enum { FROZEN_FACTS = 4096, FROZEN_LEAVES = 512 };
-
-/* true: the call is done, as *code says. */
-static bool call_frozen(struct atoll_compiled *f, const atoll_view *v, uint32_t n,
-                        atoll_results *results, status *code, struct error *e)
-{
-    int64_t facts[FROZEN_FACTS];
-    const void *ordered[FROZEN_LEAVES];
-    struct called out;
-    pthread_mutex_lock(&f->lock);
-    uint32_t n_frozen = f->n_frozen; /* those there are stay as they are */
-    pthread_mutex_unlock(&f->lock);
-    for (uint32_t i = 0; i < n_frozen; i++) {
-        const struct frozen *z = f->frozen[i];
-        if (z->n_arguments != n || !find_frozen(f, z, v, facts, &out)) {
-            continue;
-        }
-        for (uint32_t k = 0; k < z->n_leaves; k++) {
-            ordered[k] = k < n ? v[k].data : z->is_number[k] ? &z->numbers[k] : NULL;
-        }
-        *code = plan_run(out.plan, out.symbols, ordered, results_take, results, e);
-        callable_done(f->engine, &out);
-        return true;
-    }
-    return false;
-}
-
-static void *copy_of(const void *from, size_t bytes)
-{
-    void *to = malloc(bytes + 1);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, from, bytes);
-    }
-    return to;
-}
-
-/* Keeps what a call without breaks recorded. */
-static void freeze(struct running *r, uint32_t n_arguments)
-{
-    struct atoll_compiled *f = r->f;
-    uint64_t hash = hash_u64(r->mark, r->trace->hash) + 1;
-    size_t bytes = r->n_facts * sizeof *r->facts;
-    if (r->call != 0 || r->n_facts > FROZEN_FACTS || r->n_ordered > FROZEN_LEAVES) {
-        return;
-    }
-    pthread_mutex_lock(&f->lock);
-    bool is_known = f->n_frozen == MAX_FROZEN;
-    for (uint32_t i = 0; i < f->n_frozen; i++) {
-        const struct frozen *z = f->frozen[i];
-        is_known = is_known || (z->hash == hash && z->n_facts == r->n_facts &&
-                                memcmp(z->facts, r->facts, bytes) == 0);
-    }
-    struct frozen *z = is_known ? NULL : calloc(1, sizeof *z);
-    if (z != NULL) {
-        *z = (struct frozen){.hash = hash,
-                             .n_arguments = n_arguments,
-                             .n_leaves = r->n_ordered,
-                             .n_facts = r->n_facts};
-        z->facts = copy_of(r->facts, bytes);
-        z->numbers = copy_of(r->trace->numbers, r->n_ordered * sizeof *z->numbers);
-        z->is_number = calloc(r->n_ordered + 1, sizeof *z->is_number);
-        if (z->facts == NULL || z->numbers == NULL || z->is_number == NULL) {
-            frozen_free(z);
-        } else {
-            for (uint32_t i = 0; i < r->n_ordered; i++) {
-                z->is_number[i] = r->ordered[i] == (const void *)&r->trace->numbers[i];
-            }
-            f->frozen[f->n_frozen++] = z;
-        }
-    }
-    pthread_mutex_unlock(&f->lock);
 }
 
 /* ---- calls ---- */
@@ -478,7 +365,7 @@ static status trace_and_run(struct running *r, const atoll_view *v, uint32_t n, 
     }
     TRY(run_segment(r, true, results_take, results, e));
     if (r->f->is_frozen) {
-        freeze(r, n);
+        frozen_keep(r, n);
     }
     return ATOLL_OK;
 }
@@ -490,7 +377,7 @@ static status call(struct atoll_compiled *f, atoll_site site, const atoll_view *
     if (results != NULL) {
         results_begin(results);
     }
-    if (f->is_frozen && call_frozen(f, v, n, results, &code, e)) {
+    if (f->is_frozen && frozen_call(f, v, n, results, &code, e)) {
         return code;
     }
     struct running *r = take_running(f);
@@ -499,6 +386,7 @@ static status call(struct atoll_compiled *f, atoll_site site, const atoll_view *
     }
     r->site = site;
     r->call = r->mark = 0;
+    r->reads_data = false;
     r->segment = 0;
     r->n_data = 0;
     capture_reset(r->trace, f->name);

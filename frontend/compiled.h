@@ -2,8 +2,8 @@
  * (callable.h), a store of named tensors that outlive calls (params, buffers, states, the training
  * step's numbers), and idle traces. A call is a trace on its way: leaves with their memory, results
  * that breaks brought to the host, segments.
- *     compiled.c calls · compiled_plan.c builds and runs · compiled_break.c breaks
- *     compiled_store.c tensors by name, results */
+ *     compiled.c calls · compiled_frozen.c without tracing · compiled_break.c breaks
+ *     compiled_plan.c builds and runs · compiled_store.c tensors by name, results */
 #ifndef ATOLL_FRONTEND_COMPILED_H
 #define ATOLL_FRONTEND_COMPILED_H
 
@@ -44,7 +44,7 @@ struct atoll_compiled {
     struct train_options train;
     struct compile_options forward, last; /* of segments before the last, and of the last */
     struct key forward_key, last_key;
-    bool fullgraph, is_frozen, warns_itself;
+    bool fullgraph, is_frozen;
     void (*warn)(void *context, const char *text);
     void *warn_context;
     uint64_t seed;
@@ -71,6 +71,7 @@ struct running {
     uint64_t call;    /* number; 0: no break so far */
     uint32_t segment; /* place in the tree */
     uint64_t mark;    /* hash of the breaks so far */
+    bool reads_data;  /* the function looked at an argument: it may record otherwise next time */
 
     const void **data; /* by leaf of the trace: arguments, what breaks brought; NULL: stored */
     void **owned;      /* to be freed at the end */
@@ -99,6 +100,19 @@ status plan_run(struct plan *p, const int64_t *symbols, const void *const *order
 status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, bool is_last,
                         const void *const *ordered, take_output *take, void *context,
                         struct error *e);
+
+/* compiled_frozen.c: true when the call is done without tracing, as *code says. */
+bool frozen_call(struct atoll_compiled *f, const atoll_view *v, uint32_t n, atoll_results *results,
+                 status *code, struct error *e);
+/* For later calls: what this one recorded and ran. */
+void frozen_keep(struct running *r, uint32_t n_arguments);
+void frozen_free(struct atoll_compiled *f);
+
+/* Of what a segment recorded, as the engine knows it. */
+static inline uint64_t segment_hash(const struct running *r, bool is_last)
+{
+    return hash_u64(r->mark, r->trace->hash) + is_last;
+}
 
 /* compiled_store.c: the tensor of a leaf, made and initialised at first sight. */
 status store_find(struct atoll_compiled *f, const struct node *n, const int64_t *symbols,

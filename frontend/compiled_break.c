@@ -187,6 +187,7 @@ static const void *bring(struct running *r, atoll_site site, uint32_t id,
                          const struct break_words *w, const int64_t **facts)
 {
     const void *data = at_hand(r, id, facts);
+    r->reads_data = true;
     if (data == NULL && break_here(r, site, id, w)) {
         data = at_hand(r, id, facts);
     }

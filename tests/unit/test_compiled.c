@@ -103,6 +103,31 @@ START_TEST(frozen_calls_skip_the_function)
 }
 END_TEST
 
+static void by_first(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_value y = atoll_item(a[0]) > 0.0 ? atoll_exp(a[0]) : atoll_neg(a[0]);
+    atoll_output(t, "y", atoll_sum(y));
+}
+
+/* A function that looks at its data is not frozen: it may take another way. */
+START_TEST(what_looks_at_data_is_traced)
+{
+    atoll_compile_options o = {.is_eager = 1, .frozen = 1};
+    atoll_compiled *f = open_with(by_first, &o);
+    atoll_results *r = atoll_results_create();
+    atoll_view x = rows_of(1, 1.0f);
+    call(f, &x, NULL, r);
+    x = rows_of(1, -5.0f);
+    call(f, &x, NULL, r);
+    ASSERT_NUMBER(atoll_results_number(r, "y"), 12.0); /* 5 + 4 + 3 */
+    ck_assert_uint_eq(counters(f).breaks, 0);
+    atoll_results_destroy(r);
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
 /* ---- breaks ---- */
 
 struct way {
@@ -479,6 +504,7 @@ static void fill(TCase *tc)
     tcase_add_unchecked_fixture(tc, start, small_clean);
     tcase_add_loop_test(tc, results_are_the_functions, 0, 2);
     tcase_add_test(tc, frozen_calls_skip_the_function);
+    tcase_add_test(tc, what_looks_at_data_is_traced);
     tcase_add_loop_test(tc, breaks_bring_values, 0, 2);
     tcase_add_test(tc, fullgraph_refuses_breaks);
     tcase_add_test(tc, host_ops_run_on_the_host);
