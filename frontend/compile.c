@@ -390,6 +390,9 @@ static status build_program(struct compiled *out, const struct compile_options *
                                                   is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
     uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
+    if (o->limit != NULL) {
+        partition_limit(out->primitive, &out->partition, o->limit->groups, o->limit->members);
+    }
     if (o->keeps_values) {
         partition_keep_values(&out->partition, MAX_KEPT);
     }

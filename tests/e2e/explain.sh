@@ -45,6 +45,7 @@ grep -qE 'https?:|<script' "$work/l.html" && wrong "the page needs a network or 
 for part in 'dim_range' 'class="island"' 'library call' 'bytes of intermediates alive' 'kernel sources' '&#38;' 'viewport'; do
     grep -q "$part" "$work/l.html" || wrong "the page lacks $part"
 done
+ATOLL_CHECK=1 exits 0 "$atoll" explain examples/digits.graph --policy bf16 --forward --shapes n=64,n=5,n=7,n=1,n=0 # every call has eager's bits
 exits 0 "$atoll" explain --ledger "$work/l.json"
 has "$work/out" '^call 3, x f32\[5,64\], y i64\[5\]: built plan 2 '
 exits 0 "$atoll" explain --ledger "$work/l.json" --json --html "$work/again.html"
