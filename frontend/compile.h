@@ -30,6 +30,7 @@ struct compile_options {
                                           and nothing shares memory */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
     struct device *device;             /* where it will run; NULL: the CPU */
+    bool tries_loading;                /* kernels that the device cannot load count as failed */
     bool skips_c;                      /* no C kernels: for a program that runs on CUDA only */
     const char *const *cuda_archs;     /* "sm_80", ...: CUDA kernels for each */
     uint32_t n_cuda_archs;
