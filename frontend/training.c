@@ -17,7 +17,8 @@ struct atoll_training {
     struct train_options train;
     struct compile_options compile;
     struct runner runner;
-    bool *is_fed; /* by node id */
+    struct arena arena; /* of the options */
+    bool *is_fed;       /* by node id */
     int64_t steps;
     bool has_stepped;
     char notice[1100]; /* "": none */
@@ -51,6 +52,8 @@ static status read_options(atoll_training *t, const struct atoll_training_option
     TRY(policy_named(o->policy != NULL ? o->policy : "fp32", &t->compile.policy, e));
     TRY(train_options_parse(&t->train, o->optimizer != NULL ? o->optimizer : "adamw,lr=1e-3",
                             o->schedule, e));
+    TRY(train_params_parse(&t->train, o->params, &t->arena, e));
+    t->train.rounding_seed = (int64_t)(o->seed & UINT64_C(0x7fffffff));
     t->train.max_norm = o->clip;
     t->train.accumulate = o->accumulate == 0 ? 1 : o->accumulate;
     TRY(scaler_mode(o, t->compile.policy, &t->train.scaler.is_enabled, e));
@@ -132,6 +135,7 @@ void atoll_training_close(atoll_training *t)
     if (t != NULL) {
         runner_free(&t->runner);
         device_close(t->compile.device);
+        arena_free(&t->arena);
         free(t->is_fed);
         free(t);
     }

@@ -15,6 +15,14 @@ static inline bool is_float_op(enum op op)
            op != OP_one_hot && op != OP_cast && op != OP_quantize && op != OP_scaled_matmul;
 }
 
+/* Elementwise ops of the training step, which stand behind differentiation: floats in and out, and
+ * no gradient. */
+static inline bool is_step_op(enum op op)
+{
+    return op == OP_scale_loss || op == OP_unscale || op == OP_bf16_high || op == OP_bf16_rest ||
+           op == OP_bf16_join || op == OP_bf16_stochastic;
+}
+
 /* The op over float leaves of kind `leaf`, (4,8) or (8): the first of dtype a, the others b. */
 static inline value one_node(struct graph *g, enum op leaf, enum op op, enum dtype a, enum dtype b)
 {

@@ -34,6 +34,8 @@ typedef struct atoll_training_options {
     const char *policy;    /* "fp32", "bf16", "fp16", ... (docs/precision.md) */
     const char *optimizer; /* "adamw,lr=1e-3" */
     const char *schedule;  /* "step,50,0.5" */
+    const char *params;    /* how they are kept: "f32", "bf16-stochastic", "bf16-remainder", or by
+                              name: "*=bf16-stochastic,b?=f32" */
     double clip;           /* global norm of the gradients; 0: no clipping */
     int64_t accumulate;    /* micro-batches a step; 0: 1 */
     const char *scaler;    /* "auto" (on for fp16), "on", "off" */

@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "generate_maker.h"
+#include "passes/gradients.h"
 
 void make_elementwise(struct maker *m, enum op op)
 {
@@ -28,6 +29,9 @@ void make_elementwise(struct maker *m, enum op op)
         o[1] = graph_op1(m->g, OP_reciprocal, scale);
         keep(m, graph_op2(m->g, OP_unscale, o[0], o[1]));
         return;
+    }
+    if (m->c->is_trained && row->types == TYPES_F && gradient_rule(op) == NULL) {
+        return; /* the step's own: parameters taken apart and together */
     }
     unsigned want = row->types == TYPES_B   ? WANT_BOOL
                     : draw_chance(m->d, 85) ? WANT_FLOAT

@@ -5,6 +5,7 @@
  * result. */
 #include "atoll/layers.h"
 #include "atoll/plan.h"
+#include "atoll/tensor.h"
 #include "atoll/train.h"
 #include "tests/small_training.h"
 
@@ -147,6 +148,33 @@ static status train_by_calls(struct work *w, struct error *e)
     return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
 }
 
+/* A module of three tensors is converted twice; a conversion that fails leaves it as it was. */
+static status convert_module(struct work *w, struct error *e)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    atoll_error error = {0};
+    float data[3] = {1.0F, 2.0F, 3.0F};
+    atoll_module *m = atoll_module_create(&error);
+    for (int i = 0; i < 3 && m != NULL; i++) {
+        atoll_tensor *t = atoll_tensor_create(ATOLL_F32, ATOLL_DIMS(3), data, &error);
+        (void)(t != NULL ? atoll_module_add(m, names[i], ATOLL_MODULE_PARAM, t, &error)
+                         : ATOLL_OUT_OF_MEMORY);
+        atoll_tensor_release(t);
+    }
+    if (error.code == ATOLL_OK && atoll_module_to(m, ATOLL_BF16, &error) == NULL) {
+        for (uint32_t i = 0; i < 3; i++) {
+            bool is_kept = atoll_tensor_dtype(atoll_module_at(m, i, NULL, NULL)) == ATOLL_F32;
+            error.code = is_kept ? error.code : ATOLL_INTERNAL;
+        }
+    }
+    if (error.code == ATOLL_OK) {
+        (void)atoll_module_to(m, ATOLL_F64, &error);
+    }
+    w->loss = error.code == ATOLL_OK ? atoll_tensor_number(atoll_module_get(m, "b"), 1) : 0.0;
+    atoll_module_destroy(m);
+    return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
+}
+
 static const struct job {
     const char *name;
     status (*run)(struct work *w, struct error *e);
@@ -160,6 +188,7 @@ static const struct job {
     {"plan", step_plan, false, 10, 0},
     {"checkpoint", save_and_load, false, 4, 0},
     {"a model by calls", train_by_calls, true, 60, 0},
+    {"a module", convert_module, false, 20, 0},
 };
 
 START_TEST(every_allocation_may_fail)
