@@ -9,6 +9,8 @@
 
 #include "prelude_text.h"
 
+enum { MOST_UNROLLED = 16 }; /* instructions of a loop's body */
+
 void emit_functor(struct text *t, const struct inst *reduction)
 {
     text_add(t, "f_%s_%s", op_info[reduction->op].name, emit_suffix(reduction->compute));
@@ -254,6 +256,16 @@ static void emit_element(struct cuda_emitter *c, uint32_t phase, uint32_t width,
             text_add(c->t, ");\n");
         }
     }
+}
+
+void emit_unroll(struct cuda_emitter *c, uint32_t width)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->k->n_insts; i++) {
+        n += c->is_needed[i];
+    }
+    uint32_t copies = n * width > MOST_UNROLLED ? 1 : width > 1 ? 2 : 4;
+    text_add(c->t, "#pragma unroll %u\n", copies);
 }
 
 void emit_elements(struct cuda_emitter *c, uint32_t phase, uint32_t width, const char *live,

@@ -22,6 +22,8 @@ static void emit_chunk(struct cuda_emitter *c, const char *indent)
     char pattern[64];
     (void)snprintf(pattern, sizeof pattern, "%s~ acc@ = $::identity();\n", indent);
     emit_each(c, ALL_PHASES, pattern);
+    need_of_phase(c, 0);
+    emit_unroll(c, 1);
     text_add(c->t, "%sfor (int64_t r = lo; r < hi; r++) {\n", indent);
     emit_decode(c->t, k, k->first_axis, inner, "r", deeper);
     for (uint32_t i = 0; i < k->n_insts; i++) {
@@ -83,6 +85,7 @@ static void emit_single_chunk(struct cuda_emitter *c)
     s->per_block = LANES;
     emit_sizes(c);
     text_add(c->t,
+             "#pragma unroll 1\n"
              "    for (int64_t q = (int64_t)blockIdx.x * %d + threadIdx.x; q < outer * J; q += "
              "(int64_t)gridDim.x * %d) {\n"
              "        const int64_t o = q / J, c = q %% J, lo = 0, hi = R;\n",
@@ -110,6 +113,7 @@ static void emit_many_chunks(struct cuda_emitter *c)
     text_add(c->t, "    const int64_t tiles = (J + %d) / %d;\n", COLUMNS - 1, COLUMNS);
     emit_each(c, ALL_PHASES, "    __shared__ ~ part@[16][32];\n");
     text_add(c->t,
+             "#pragma unroll 1\n"
              "    for (int64_t q = blockIdx.x; q < outer * tiles; q += gridDim.x) {\n"
              "        const int64_t o = q / tiles, c = q %% tiles * %d + threadIdx.x;\n"
              "        const bool live = c < J;\n",
@@ -118,6 +122,7 @@ static void emit_many_chunks(struct cuda_emitter *c)
     emit_decode(c->t, k, inner, k->rank, "c", "        ");
     emit_each(c, ALL_PHASES, "        a_column<$> all@;\n");
     text_add(c->t,
+             "#pragma unroll 1\n"
              "        for (int64_t first = 0; first < R; first += %d) {\n"
              "            const int64_t lo = first + threadIdx.y * %d;\n"
              "            const int64_t hi = !live ? lo : lo + %d < R ? lo + %d : R;\n",
@@ -126,6 +131,7 @@ static void emit_many_chunks(struct cuda_emitter *c)
     emit_each(c, ALL_PHASES, "            part@[threadIdx.y][threadIdx.x] = acc@;\n");
     text_add(c->t,
              "            __syncthreads();\n            if (threadIdx.y == 0) {\n"
+             "#pragma unroll 1\n"
              "                for (int y = 0; y < %d && first + y * %d < R; y++) {\n",
              CHUNKS, COLUMN_CHUNK);
     emit_each(c, ALL_PHASES, "                    all@.push(part@[y][threadIdx.x]);\n");

@@ -86,6 +86,7 @@ static void begin(struct single *s, const char *suffix, const struct shape *item
 static void begin_loop(struct single *s)
 {
     text_add(s->t,
+             "#pragma unroll 1\n"
              "    for (int64_t u = (int64_t)blockIdx.x * %d + threadIdx.x; u < count; u += "
              "(int64_t)gridDim.x * %d) {\n",
              THREADS, THREADS);

@@ -32,6 +32,10 @@ bool phase_has_loop(const struct kernel *k, uint32_t phase);
 /* Elements a thread takes at once: 16 bytes of the widest element that moves in packs; 1 when
  * nothing does. */
 uint32_t width_of_loop(const struct cuda_emitter *c, uint32_t phase, uint32_t most);
+/* How often the loop at hand is unrolled, as a line before it: a few loads under way at once for a
+ * thread where elements are small work, otherwise not at all. The compiler's own choice is up to 16
+ * copies, most of the time of compiling, for loops that a thread goes through once or twice. */
+void emit_unroll(struct cuda_emitter *c, uint32_t width);
 /* The work on elements [base, base + width) of the inner axes: loads, instructions, stores (under
  * the condition `live` when not NULL) and accumulation into acc<i>[]. */
 void emit_elements(struct cuda_emitter *c, uint32_t phase, uint32_t width, const char *live,

@@ -69,6 +69,7 @@ static void emit_elementwise(struct cuda_emitter *c)
     s->per_block = (int64_t)THREADS * width;
     emit_sizes(c);
     text_add(c->t,
+             "#pragma unroll 1\n"
              "    for (int64_t u = (int64_t)blockIdx.x * %d + threadIdx.x; u < rows * (K / %u); u "
              "+= (int64_t)gridDim.x * %d) {\n"
              "        const int64_t r = u / (K / %u), base = u %% (K / %u) * %u;\n",
@@ -86,7 +87,9 @@ static const char LEAD[] = "blockIdx.x == 0 && threadIdx.x == 0";
 static void emit_flat_loop(struct cuda_emitter *c, uint32_t phase, uint32_t width,
                            const char *leads)
 {
-    text_add(c->t, "    for (int64_t base = first; base + %u <= n; base += step) {\n", width);
+    text_add(c->t,
+             "#pragma unroll 1\n    for (int64_t base = first; base + %u <= n; base += step) {\n",
+             width);
     emit_elements(c, phase, width, NULL, "        ");
     text_add(c->t, "    }\n");
     if (width > 1) {
@@ -204,6 +207,7 @@ static void emit_walk(struct cuda_emitter *c, uint32_t phase, const struct team 
 {
     char deeper[40];
     (void)snprintf(deeper, sizeof deeper, "%s    ", indent);
+    emit_unroll(c, team->width);
     text_add(c->t, "%sfor (int64_t base = %s + t * %u; base < %s; base += %u) {\n", indent, lo,
              team->width, hi, team->size * team->width);
     emit_elements(c, phase, team->width, team->live, deeper);
@@ -266,6 +270,7 @@ static void emit_rows(struct cuda_emitter *c)
     emit_sizes(c);
     text_add(c->t,
              "    const int t = (int)threadIdx.x %% %u;\n"
+             "#pragma unroll 1\n"
              "    for (int64_t first = (int64_t)blockIdx.x * %u; first < rows; first += "
              "(int64_t)gridDim.x * %u) {\n",
              team.size, team.per_block, team.per_block);
@@ -336,6 +341,7 @@ static void emit_chunks_stage(struct cuda_emitter *c, uint32_t phase)
     emit_known(c, phase, phase, NULL);
     text_add(c->t,
              "    const int t = (int)threadIdx.x;\n"
+             "#pragma unroll 1\n"
              "    for (int64_t c = blockIdx.x; c < chunks; c += gridDim.x) {\n"
              "        const int64_t lo = c * %d, hi = lo + %d < n ? lo + %d : n;\n",
              CHUNK, CHUNK, CHUNK);

@@ -3,6 +3,8 @@
 #ifndef ATOLL_FRONTEND_CALLABLE_INTERNAL_H
 #define ATOLL_FRONTEND_CALLABLE_INTERNAL_H
 
+#include <pthread.h>
+
 #include "frontend/callable.h"
 
 enum entry_state { ENTRY_BUILDING, ENTRY_READY, ENTRY_FAILED, ENTRY_EVICTED };
@@ -39,6 +41,51 @@ static inline bool entry_is_of(const struct entry *en, const struct trace *t)
 {
     return en->segment == t->segment && en->hash == t->hash && en->key.hash == t->key->hash;
 }
+
+struct segment_count {
+    uint32_t segment, n_builds;
+};
+
+struct callable {
+    struct callable_options o;
+    pthread_mutex_t lock;
+    pthread_cond_t built;
+    struct entry **entries; /* oldest first; evicted ones stay for a while, to explain by */
+    uint32_t n_entries, entry_capacity, last_number;
+    struct segment_count *segments;
+    uint32_t n_segments, segment_capacity;
+    uint32_t n_ready; /* entries with a plan */
+    uint64_t last_call, clock;
+    ledger *ledger;
+};
+
+/* One call on its way. */
+struct lookup {
+    struct callable *c;
+    const struct trace *t;
+    struct called *out;
+    struct error *e;
+    struct arena arena; /* of the event's texts */
+    struct ledger_event event;
+    struct entry *en; /* to be built */
+    bool has_waited, is_static;
+    const char *remark; /* why it is static */
+    struct build_report report;
+};
+
+/* callable.c */
+/* Fills *out for the call and holds the entry; under the lock. */
+void entry_take(struct callable *c, struct entry *en, const struct trace *t, struct called *out);
+/* Drops plans while there are too many; under the lock. */
+void callable_evict(struct callable *c);
+void entry_destroy(struct entry *en);
+
+/* callable_build.c: a lookup that found nothing: an entry is planned, explained and built, or the
+ * lookup is refused or eager; recorded in any case. */
+status callable_build(struct lookup *l);
+/* Never changes what the call comes to: a ledger without memory loses the event. */
+void callable_record(struct lookup *l, enum ledger_outcome outcome);
+void callable_tell(const struct callable *c, const char *category, const char *line);
 
 /* callable_trace.c */
 /* "argument x at train.c:31" */

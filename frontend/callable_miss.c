@@ -417,7 +417,7 @@ static void advise(struct miss *m)
 {
     uint32_t first, n;
     nearest(m->event, &first, &n);
-    m->event->advice = ARENA_ARRAY(m->a, const char *, MAX_ADVICE);
+    m->event->advice = ARENA_ARRAY(m->a, const char *, MAX_ADVICE + 1); /* the caller may add one */
     advise_symbols(m);
     for (uint32_t i = first; i < first + n; i++) {
         const char *text = advice_for(m, &m->event->reasons[i]);

@@ -117,9 +117,10 @@ static void log_notes(const struct compiled *c, uint32_t first)
         const struct note *n = &c->notes.items[i];
         bool is_precision = strcmp(n->pass, "autocast") == 0 || strcmp(n->pass, "islands") == 0 ||
                             strcmp(n->pass, "fp8") == 0;
-        if (is_precision || strcmp(n->pass, "fuse") == 0) {
+        bool is_kernel = strcmp(n->pass, "cuda") == 0;
+        if (is_precision || is_kernel || strcmp(n->pass, "fuse") == 0) {
             text_add(&t, "%s: %s%s%s", n->pass, n->node, n->node[0] != '\0' ? ": " : "", n->text);
-            tell(c, is_precision ? "precision" : "fusion", &t);
+            tell(c, is_precision ? "precision" : is_kernel ? "kernels" : "fusion", &t);
         }
     }
     arena_free(&scratch);
@@ -365,7 +366,8 @@ static status build_kernels(struct compiled *out, const struct compile_options *
                                 : ATOLL_OK;
 }
 
-/* Groups whose CUDA kernel fails to compile are split into their ops, and all is built again. */
+/* Groups whose CUDA kernel fails to compile or to load are split into their ops, and all is built
+ * again. */
 static void split_failed(struct compiled *out)
 {
     const bool *is_failed = out->cuda.is_failed;
@@ -390,6 +392,9 @@ static status build_program(struct compiled *out, const struct compile_options *
                                                   is_left_out(o, ARRAY_LEN(PIPELINE) - 1)};
     uint32_t n_notes = out->notes.n;
     TRY(fuse(out->primitive, &fuse_options, &out->partition, &out->notes, e));
+    if (o->limit != NULL) {
+        partition_limit(out->primitive, &out->partition, o->limit->groups, o->limit->members);
+    }
     if (o->keeps_values) {
         partition_keep_values(&out->partition, MAX_KEPT);
     }

@@ -14,16 +14,23 @@
 /* fusion, precision, memory, kernels, recompiles, guards, graph_breaks */
 typedef void log_fn(void *context, const char *category, const char *line);
 
+/* How much is fused, for bisecting: see partition_limit. */
+struct fusion_limit {
+    uint32_t groups, members;
+};
+
 struct compile_options {
     const struct policy *policy;       /* NULL: fp32 */
     const struct train_options *train; /* NULL: the graph as it is */
     bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
+    const struct fusion_limit *limit;  /* NULL: none */
     bool keeps_values;                 /* a session can show every value after a step: slower,
                                           and nothing shares memory */
     bool is_eager;                     /* stop at the primitive graph: no fusion, no kernels */
     struct device *device;             /* where it will run; NULL: the CPU */
+    bool tries_loading;                /* kernels that the device cannot load count as failed */
     bool skips_c;                      /* no C kernels: for a program that runs on CUDA only */
     const char *const *cuda_archs;     /* "sm_80", ...: CUDA kernels for each */
     uint32_t n_cuda_archs;

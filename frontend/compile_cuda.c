@@ -2,6 +2,7 @@
  * compiles side by side, for each architecture asked for. Runs after the program is built. */
 #include "compile_cuda.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,13 @@
 #include "frontend/compile.h"
 #include "runtime/cache.h"
 
-enum { UNIT_KERNELS = 16, MAX_UNITS = 64, N_THREADS = 4 };
+enum { UNIT_KERNELS = 16, MAX_UNITS = 64 };
 
 struct emitted {
     const char *text; /* with the name K */
+    size_t size;
     const char *name;
-    uint32_t group;
+    uint32_t group, unit;
 };
 
 static double now(void)
@@ -75,7 +77,8 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
             at++;
         }
         if (at == c->cuda.n_kernels) {
-            emitted[c->cuda.n_kernels++] = (struct emitted){t.data, name_of(c, i, at), i};
+            emitted[c->cuda.n_kernels++] =
+                (struct emitted){t.data, t.length, name_of(c, i, at), i, 0};
             c->cuda.n_functions += out->n_stages;
         }
         TRY(emit_group(c, i, &named, emitted[at].name, out, e)); /* for the stages' symbols */
@@ -83,26 +86,52 @@ static status emit_groups(struct compiled *c, struct emitted *emitted, struct er
     return ATOLL_OK;
 }
 
-static status write_units(struct compiled *c, const struct emitted *emitted, struct error *e)
+/* The longest text that has no unit yet goes to the unit with the least text: units take about the
+ * same time, whichever thread compiles them. */
+static void deal(struct compiled *c, struct emitted *emitted, uint32_t n_units)
+{
+    uint32_t n = c->cuda.n_kernels;
+    bool *is_dealt = ARENA_ARRAY(&c->arena, bool, n + 1);
+    size_t total[MAX_UNITS] = {0};
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t longest = n, least = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            bool is_longer = longest == n || emitted[i].size > emitted[longest].size;
+            longest = !is_dealt[i] && is_longer ? i : longest;
+        }
+        for (uint32_t u = 1; u < n_units; u++) {
+            least = total[u] < total[least] ? u : least;
+        }
+        is_dealt[longest] = true;
+        emitted[longest].unit = least;
+        total[least] += emitted[longest].size;
+    }
+}
+
+static status write_units(struct compiled *c, struct emitted *emitted, struct error *e)
 {
     struct cuda_code *code = &c->cuda;
     code->n_units = (code->n_kernels + UNIT_KERNELS - 1) / UNIT_KERNELS;
-    code->n_units = code->n_units < 2 && code->n_kernels > 3 ? 2 : code->n_units;
+    code->n_units += code->n_kernels > 3 ? code->n_units % 2 : 0; /* even: for two threads */
     code->n_units = code->n_units > MAX_UNITS ? MAX_UNITS : code->n_units;
+    deal(c, emitted, code->n_units);
     code->sources = ARENA_ARRAY(&c->arena, const char *, code->n_units + 1);
     for (uint32_t u = 0; u < code->n_units; u++) {
         struct kernel *mine = ARENA_ARRAY(&c->arena, struct kernel, code->n_kernels + 1);
         struct text t = {.arena = &c->arena};
         uint32_t n = 0;
-        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
-            if (c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
+        for (uint32_t i = 0; i < code->n_kernels; i++) {
+            if (emitted[i].unit == u &&
+                c->partition.groups[emitted[i].group].kind != GROUP_SINGLE) {
                 mine[n++] = c->kernels[emitted[i].group];
             }
         }
         emit_prologue_cuda(&t, mine, n);
-        for (uint32_t i = u; i < code->n_kernels; i += code->n_units) {
+        for (uint32_t i = 0; i < code->n_kernels; i++) {
             struct cuda_kernel again;
-            TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+            if (emitted[i].unit == u) {
+                TRY(emit_group(c, emitted[i].group, &t, emitted[i].name, &again, e));
+            }
         }
         code->sources[u] = t.data;
     }
@@ -143,7 +172,7 @@ static status compile_arch(struct compiled *c, const struct compile_options *o,
         }
     }
     c->cuda.n_cached += c->cuda.n_units - n;
-    status code = nvrtc_compile(nvrtc, arch, sources, n, N_THREADS, fresh, e);
+    status code = nvrtc_compile(nvrtc, arch, sources, n, (uint32_t)omp_get_max_threads(), fresh, e);
     for (uint32_t i = 0; i < n; i++) {
         images[missing[i]] = fresh[i];
         if (fresh[i].log == NULL) {
@@ -182,8 +211,40 @@ static status compile_units(struct compiled *c, const struct compile_options *o,
     return ATOLL_OK;
 }
 
-static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
-                           const struct emitted *emitted, char *reason, size_t size)
+/* Whether the device takes the image, cubin or PTX. */
+static status try_loading(const struct compile_options *o, const char *arch,
+                          const struct nvrtc_image *image, struct error *e)
+{
+    struct device_image one = {arch, image->cubin, image->cubin_size, image->ptx};
+    struct device_code code = {.n_units = 1, .n_archs = 1, .images = &one};
+    void *loaded = NULL;
+    TRY(o->device->backend->load(o->device, &code, &loaded, e));
+    o->device->backend->unload(o->device, loaded);
+    return ATOLL_OK;
+}
+
+/* A unit that does not load is like one that does not compile: its log says why. */
+static status try_units(struct compiled *c, const struct compile_options *o, struct error *e)
+{
+    status result = ATOLL_OK;
+    for (uint32_t u = 0; u < c->cuda.n_units; u++) {
+        struct nvrtc_image *image = &c->cuda.images[u];
+        struct error why = {0};
+        if (try_loading(o, c->cuda.archs[0], image, &why) != ATOLL_OK) {
+            image->log = malloc(strlen(why.text) + 1);
+            if (image->log == NULL) {
+                return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+            }
+            strcpy(image->log, why.text);
+            result = fail(e, ATOLL_COMPILER, "unit %u does not load: %.600s", u, why.text);
+        }
+    }
+    return result;
+}
+
+static bool works_alone(struct compiled *c, const struct compile_options *o,
+                        const struct nvrtc *nvrtc, const struct emitted *emitted, char *reason,
+                        size_t size)
 {
     struct text t = {.arena = &c->arena};
     struct cuda_kernel ignored;
@@ -194,6 +255,9 @@ static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
     const char *source =
         emit_group(c, emitted->group, &t, emitted->name, &ignored, NULL) == ATOLL_OK ? t.data : "";
     status code = nvrtc_compile(nvrtc, c->cuda.archs[0], &source, 1, 1, &image, &e);
+    if (code == ATOLL_OK && o->tries_loading) {
+        code = try_loading(o, c->cuda.archs[0], &image, &e);
+    }
     snprintf(reason, size, "%.400s", e.text);
     nvrtc_images_free(&image, 1);
     return code == ATOLL_OK;
@@ -201,15 +265,15 @@ static bool compiles_alone(struct compiled *c, const struct nvrtc *nvrtc,
 
 /* Which kernels of the units that failed are to blame; marks their groups when each has several
  * ops, so that splitting can help. */
-static void find_failed(struct compiled *c, const struct nvrtc *nvrtc,
-                        const struct emitted *emitted)
+static void find_failed(struct compiled *c, const struct compile_options *o,
+                        const struct nvrtc *nvrtc, const struct emitted *emitted)
 {
     struct cuda_code *code = &c->cuda;
     bool *failed = ARENA_ARRAY(&c->arena, bool, c->partition.n_groups + 1), any = false;
     char reason[500];
     for (uint32_t i = 0; i < code->n_kernels; i++) {
-        bool is_suspect = code->images[i % code->n_units].log != NULL;
-        if (!is_suspect || compiles_alone(c, nvrtc, &emitted[i], reason, sizeof reason)) {
+        bool is_suspect = code->images[emitted[i].unit].log != NULL;
+        if (!is_suspect || works_alone(c, o, nvrtc, &emitted[i], reason, sizeof reason)) {
             continue;
         }
         if (c->partition.groups[emitted[i].group].n_members < 2) {
@@ -237,26 +301,34 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     double start = now();
     TRY(nvrtc_open(o->libnvrtc, &nvrtc, e));
     status code = compile_units(c, o, nvrtc, e);
+    if (code == ATOLL_OK && o->tries_loading) {
+        code = try_units(c, o, e);
+    }
     if (code == ATOLL_COMPILER) {
-        find_failed(c, nvrtc, emitted);
+        find_failed(c, o, nvrtc, emitted);
     }
     nvrtc_close(nvrtc);
     c->cuda.seconds = now() - start;
     return code;
 }
 
-struct device_image *cuda_code_images(const struct cuda_code *code)
+struct device_image *cuda_code_images(const struct cuda_code *code, struct device_code *out)
 {
     uint32_t n = code->n_archs * code->n_units;
-    struct device_image *out = calloc(n + 1, sizeof *out);
-    for (uint32_t i = 0; i < n && out != NULL; i++) {
+    struct device_image *images = calloc(n + 1, sizeof *images);
+    for (uint32_t i = 0; i < n && images != NULL; i++) {
         const struct nvrtc_image *image = &code->images[i];
-        out[i] = (struct device_image){.arch = code->archs[i / code->n_units],
-                                       .cubin = image->cubin,
-                                       .cubin_size = image->cubin_size,
-                                       .ptx = image->ptx};
+        images[i] = (struct device_image){.arch = code->archs[i / code->n_units],
+                                          .cubin = image->cubin,
+                                          .cubin_size = image->cubin_size,
+                                          .ptx = image->ptx};
     }
-    return out;
+    *out = (struct device_code){.n_units = code->n_units,
+                                .n_archs = code->n_archs,
+                                .images = images,
+                                .choices = code->choices,
+                                .n_choices = code->n_choices};
+    return images;
 }
 
 void cuda_code_free(struct cuda_code *code)

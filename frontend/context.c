@@ -118,10 +118,12 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
     return ATOLL_OK;
 }
 
-struct device_options context_devices(const struct context *c)
+struct device_options context_devices(struct context *c)
 {
     return (struct device_options){.libcuda = is_set(c->libcuda) ? c->libcuda : NULL,
-                                   .libcublaslt = is_set(c->libcublaslt) ? c->libcublaslt : NULL};
+                                   .libcublaslt = is_set(c->libcublaslt) ? c->libcublaslt : NULL,
+                                   .log = is_set(c->log) && c->print != NULL ? log_line : NULL,
+                                   .log_context = c};
 }
 
 void context_help(struct text *t)

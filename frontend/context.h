@@ -19,8 +19,8 @@ void context_read(struct context *c);
 /* Compiler, cache, warnings (on stderr) and dumping of a compilation as the environment asks for.
  * IO when ATOLL_DUMP is no directory that can be written. */
 status context_apply(struct context *c, struct compile_options *o, struct error *e);
-/* Where the CUDA libraries are. */
-struct device_options context_devices(const struct context *c);
+/* Where the CUDA libraries are, and what their devices log to. */
+struct device_options context_devices(struct context *c);
 /* One line a knob, into t. */
 void context_help(struct text *t);
 

@@ -117,8 +117,12 @@ static void look_product(const struct origin *o, value v, int64_t e, struct seen
         look(s, a, row * inner + k);
         look(s, b, column * inner + k);
     }
-    if (n->n_operands == 3) {
-        look(s, &o->values[n->operands[2].id], column);
+    for (uint32_t k = 2; k < n->n_operands; k++) { /* a bias; or scales, of which any may count */
+        if (n->op == OP_linear) {
+            look(s, &o->values[n->operands[k].id], column);
+        } else {
+            look_all(s, &o->values[n->operands[k].id]);
+        }
     }
 }
 

@@ -85,8 +85,8 @@ status runner_from(struct runner *r, uint64_t seed, struct error *e)
             return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
         }
     } else {
-        struct device_image *images = cuda_code_images(&r->compiled.cuda);
-        struct device_code code = {r->compiled.cuda.n_units, r->compiled.cuda.n_archs, images};
+        struct device_code code;
+        struct device_image *images = cuda_code_images(&r->compiled.cuda, &code);
         r->session = session_create_on(&r->compiled.program, r->device,
                                        r->file.graph != NULL ? &r->file.cuda : &code, e);
         free(images);
@@ -170,6 +170,15 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
     here.skips_c = true;
     here.cuda_archs = archs;
     here.n_cuda_archs = 1;
+    struct error first = {0};
+    TRY(compile_graph(model, &here, &r->compiled, e));
+    status code = runner_from(r, seed, &first);
+    if (code != ATOLL_DEVICE || here.is_unfused) {
+        return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", first.text);
+    }
+    runner_free(r); /* once more, without the groups whose kernels the driver does not load */
+    *r = (struct runner){.device = o->device};
+    here.tries_loading = true;
     TRY(compile_graph(model, &here, &r->compiled, e));
     return runner_from(r, seed, e);
 }
@@ -211,12 +220,40 @@ static const struct tensor *lend_for_plan(void *context, value v)
 
 status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e)
 {
-    struct device_image *images = cuda_code_images(&r->compiled.cuda);
-    struct plan_code code = {r->compiled.library,
-                             {r->compiled.cuda.n_units, r->compiled.cuda.n_archs, images}};
+    struct plan_code code = {.library = r->compiled.library};
+    struct device_image *images = cuda_code_images(&r->compiled.cuda, &code.cuda);
     status result = images == NULL
                         ? fail(e, ATOLL_OUT_OF_MEMORY, "out of memory")
                         : plan_write(path, &r->compiled.program, &code, lend_for_plan, r, about, e);
+    free(images);
+    return result;
+}
+
+static status keep_choices(struct compiled *c, struct session *s, struct error *e)
+{
+    const struct contraction_choice *choices;
+    struct recovery recovery;
+    uint32_t n = 0;
+    TRY(session_choices(s, &choices, &n, e));
+    if (arena_recover(&recovery)) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
+    }
+    struct contraction_choice *kept = ARENA_ARRAY(&c->arena, struct contraction_choice, n + 1);
+    arena_recover_end(&recovery);
+    memcpy(kept, choices, n * sizeof *kept);
+    c->cuda.choices = kept;
+    c->cuda.n_choices = n;
+    return ATOLL_OK;
+}
+
+status runner_choose(struct runner *r, struct device *device, struct error *e)
+{
+    struct device_code code;
+    struct device_image *images = cuda_code_images(&r->compiled.cuda, &code);
+    struct session *s = session_create_on(&r->compiled.program, device, &code, e);
+    status result = s == NULL ? e->code : session_bind(s, r->symbols, e);
+    result = result == ATOLL_OK ? keep_choices(&r->compiled, s, e) : result;
+    session_destroy(s);
     free(images);
     return result;
 }

@@ -57,6 +57,9 @@ struct tensor runner_output(struct runner *r, const char *name);
 double runner_number(struct runner *r, const char *name);
 /* Writes the runner as a plan; its primitive graph must come from graph_parse. */
 status runner_write_plan(struct runner *r, const char *path, const char *about, struct error *e);
+/* Lets a device that the runner is compiled for choose the algorithms of the matrix products, at
+ * the sizes bound, for the plan to record. */
+status runner_choose(struct runner *r, struct device *device, struct error *e);
 /* Checkpoints of params, buffers and states. */
 status runner_save(struct runner *r, const char *path, int64_t steps, struct error *e);
 status runner_load(struct runner *r, const char *path, int64_t *steps, struct error *e);

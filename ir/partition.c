@@ -21,30 +21,60 @@ static struct group group_of_one(const struct graph *g, const struct group *from
     return one;
 }
 
-void partition_split(const struct graph *g, struct partition *p, const bool *is_marked)
+/* keep[i]: how many first members of group i stay together. */
+static void cut_groups(const struct graph *g, struct partition *p, const uint32_t *keep)
 {
     uint32_t n = 0, at = 0;
     for (uint32_t i = 0; i < p->n_groups; i++) {
-        n += is_marked[i] ? p->groups[i].n_members : 1;
+        n += 1 + p->groups[i].n_members - keep[i];
     }
     struct group *groups = ARENA_ARRAY(&p->arena, struct group, n + 1);
     for (uint32_t i = 0; i < p->n_groups; i++) {
         const struct group *from = &p->groups[i];
-        if (!is_marked[i]) {
-            groups[at++] = *from;
-        }
-        for (uint32_t m = 0; m < from->n_members && is_marked[i]; m++) {
+        bool is_cut = keep[i] < from->n_members;
+        groups[at] = is_cut && keep[i] == 1 ? group_of_one(g, from, from->members) : *from;
+        groups[at++].n_members = keep[i];
+        for (uint32_t m = 0; m < from->n_members && is_cut; m++) {
             p->is_stored[from->members[m].id] = true;
-            groups[at++] = group_of_one(g, from, &from->members[m]);
+            if (m >= keep[i]) {
+                groups[at++] = group_of_one(g, from, &from->members[m]);
+            }
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < at; i++) {
         for (uint32_t m = 0; m < groups[i].n_members; m++) {
             p->group_of[groups[i].members[m].id] = i + 1;
         }
     }
     p->groups = groups;
-    p->n_groups = n;
+    p->n_groups = at;
+}
+
+void partition_split(const struct graph *g, struct partition *p, const bool *is_marked)
+{
+    struct arena scratch = SCRATCH_ARENA;
+    uint32_t *keep = ARENA_ARRAY(&scratch, uint32_t, p->n_groups + 1);
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        keep[i] = is_marked[i] ? 1 : p->groups[i].n_members;
+    }
+    cut_groups(g, p, keep);
+    arena_free(&scratch);
+}
+
+void partition_limit(const struct graph *g, struct partition *p, uint32_t groups, uint32_t members)
+{
+    struct arena scratch = SCRATCH_ARENA;
+    uint32_t *keep = ARENA_ARRAY(&scratch, uint32_t, p->n_groups + 1);
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        uint32_t n = p->groups[i].n_members, some = members > 1 && members < n ? members : 1;
+        bool is_row = p->groups[i].kind == GROUP_ROW;
+        keep[i] = i < groups                    ? n
+                  : i == groups && members >= n ? n
+                  : is_row && i == groups       ? some
+                                                : 1;
+    }
+    cut_groups(g, p, keep);
+    arena_free(&scratch);
 }
 
 void partition_keep_values(struct partition *p, uint32_t most)

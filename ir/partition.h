@@ -50,6 +50,9 @@ void partition_free(struct partition *p);
  * what to do when a group's kernel cannot be built. */
 void partition_split(const struct graph *g, struct partition *p, const bool *is_marked);
 
+/* For bisecting: the first `groups` groups stay, of the next one its first `members` members stay
+ * together (ROW groups; others stay whole or not at all), and all else is one op a group. */
+void partition_limit(const struct graph *g, struct partition *p, uint32_t groups, uint32_t members);
 /* Makes the kernels store what they compute: see keeps_values. What a COLUMN group computes for its
  * reduction, and what is beyond `most` values of one group, stays inside. */
 void partition_keep_values(struct partition *p, uint32_t most);

@@ -8,11 +8,16 @@
 #include "runtime/contraction.h"
 #include "runtime/scaled.h"
 
+/* One line about a decision, under a category of ATOLL_LOG. */
+typedef void device_log(void *context, const char *category, const char *line);
+
 /* Where the vendor's libraries are; NULL: as the loader finds them. */
 struct device_options {
     const char *libcuda, *libcublaslt;
     bool allows_tf32; /* f32 contractions may round their operands to TF32 */
     bool no_replay;   /* launch every step anew */
+    device_log *log;  /* NULL: nobody listens */
+    void *log_context;
 };
 
 /* Native code of a program: for each unit and architecture an image. */
@@ -25,6 +30,17 @@ struct device_image {
 struct device_code {
     uint32_t n_units, n_archs;
     const struct device_image *images; /* [arch * n_units + unit] */
+    const struct contraction_choice *choices;
+    uint32_t n_choices;
+};
+
+/* What a device's library chose for a contraction, as plans keep it. */
+struct contraction_choice {
+    char what[160]; /* the product in words: equal words, equal call */
+    char arch[16];  /* where it was chosen, and by which version of the library */
+    uint64_t library;
+    uint64_t algorithm[8]; /* the library's own words */
+    uint64_t workspace;    /* bytes */
 };
 
 struct device_memory {
@@ -48,6 +64,8 @@ struct device {
     char name[160]; /* "cuda:0 (NVIDIA H100, sm_90, driver 13.0)" */
     char arch[16];  /* "sm_90" */
     struct device_memory memory;
+    device_log *log; /* of the options */
+    void *log_context;
 };
 
 /* Calls fail with DEVICE (the driver said no; text has call and kernel) or OUT_OF_MEMORY. */
@@ -85,6 +103,14 @@ struct backend {
     status (*launch)(struct device *d, const struct device_launch *l, struct error *e);
     status (*contract)(struct device *d, const struct contraction *c, const void *a, const void *b,
                        const void *bias, void *out, struct error *e);
+    /* Chooses an algorithm for a contraction without running it; those chosen so far, lent until
+     * the next call; and those that a plan recorded, to be taken again where they still hold. */
+    status (*choose)(struct device *d, const struct contraction *c, const void *a, const void *b,
+                     const void *bias, const void *out, struct error *e);
+    status (*choices)(struct device *d, const struct contraction_choice **out, uint32_t *n,
+                      struct error *e);
+    status (*recall)(struct device *d, const struct contraction_choice *choices, uint32_t n,
+                     struct error *e);
 
     /* What is launched between begin and end is recorded, not run; replay runs it. */
     status (*record_begin)(struct device *d, struct error *e);

@@ -4,26 +4,31 @@
 #include "cublaslt_internal.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- opening ---- */
 
+static status find_call(struct cublaslt *b, const char *name, void *to, const char *path,
+                        struct error *e)
+{
+    void *address = dlsym(b->library, name);
+    if (address == NULL) {
+        return fail(e, ATOLL_UNSUPPORTED, "cuBLASLt: %s has no %s; hint: CUDA 12 or 13 is needed",
+                    path, name);
+    }
+    memcpy(to, &address, sizeof address);
+    return ATOLL_OK;
+}
+
 static status find_calls(struct cublaslt *b, const char *path, struct error *e)
 {
-#define X(name, args)                                                                              \
-    {                                                                                              \
-        void *address = dlsym(b->library, #name);                                                  \
-        if (address == NULL) {                                                                     \
-            return fail(e, ATOLL_UNSUPPORTED,                                                      \
-                        "cuBLASLt: %s has no %s; hint: CUDA 12 or 13 is needed", path, #name);     \
-        }                                                                                          \
-        memcpy(&b->name, &address, sizeof address);                                                \
-    }
+#define X(name, args) TRY(find_call(b, #name, &b->name, path, e));
     LT_CALLS(X)
 #undef X
-    return ATOLL_OK;
+    return find_call(b, "cublasLtGetVersion", &b->cublasLtGetVersion, path, e);
 }
 
 status lt_check(int code, const char *call, const char *what, struct error *e)
@@ -96,6 +101,8 @@ void cublaslt_close(struct cublaslt *b)
     b->device->backend->release(b->device, b->workspace);
     dlclose(b->library);
     free(b->plans);
+    free(b->recalled);
+    free(b->told);
     free(b);
 }
 
@@ -183,12 +190,15 @@ status lt_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int
     return ATOLL_OK;
 }
 
+static int compute_of(const struct cublaslt *b, const struct contraction *c)
+{
+    return c->c == F64 ? COMPUTE_64F : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32 : COMPUTE_32F;
+}
+
 static status set_desc(struct cublaslt *b, struct lt_plan *p, struct error *e)
 {
     const struct contraction *c = &p->c;
-    int compute = c->c == F64                      ? COMPUTE_64F
-                  : c->ab == F32 && b->allows_tf32 ? COMPUTE_TF32
-                                                   : COMPUTE_32F;
+    int compute = compute_of(b, c);
     int32_t first = c->transpose_b, second = c->transpose_a, type = lt_type_of(c->c);
     int32_t epilogue = EPILOGUE_BIAS;
     TRY(lt_check(b->cublasLtMatmulDescCreate(&p->desc, compute, c->c == F64 ? 1 : 0),
@@ -221,8 +231,11 @@ static status set_layouts(struct cublaslt *b, struct lt_plan *p, struct error *e
     return lt_layout(b, &p->d, c->c, c->n, c->m, batch, c->m * c->n, e);
 }
 
-status lt_ask(struct cublaslt *b, struct lt_plan *p, const char *what, struct error *e)
+status lt_ask(struct cublaslt *b, struct lt_plan *p, struct error *e)
 {
+    if (lt_recall(b, p)) {
+        return ATOLL_OK;
+    }
     void *preference = NULL;
     uint64_t workspace = WORKSPACE_BYTES;
     uint32_t reduction = REDUCTION_COMPUTE_TYPE;
@@ -242,9 +255,9 @@ status lt_ask(struct cublaslt *b, struct lt_plan *p, const char *what, struct er
                                                  preference, 1, &p->heuristic, &found);
     }
     (void)b->cublasLtMatmulPreferenceDestroy(preference);
-    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", what, e));
+    TRY(lt_check(code, "cublasLtMatmulAlgoGetHeuristic", p->what, e));
     return found > 0 ? ATOLL_OK
-                     : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", what);
+                     : fail(e, ATOLL_UNSUPPORTED, "cuBLASLt has no algorithm for %s", p->what);
 }
 
 int lt_arch(const struct cublaslt *b)
@@ -275,6 +288,24 @@ status lt_set(struct cublaslt *b, void *desc, int attribute, const void *from, s
                     "cublasLtMatmulDescSetAttribute", what, e);
 }
 
+static void describe(const struct cublaslt *b, struct lt_plan *p)
+{
+    const struct contraction *c = &p->c;
+    uint32_t last = c->n_batch > 0 ? c->n_batch - 1 : 0;
+    int at = snprintf(p->what, sizeof p->what,
+                      "%s to %s, M %" PRId64 " N %" PRId64 " K %" PRId64 "%s%s%s",
+                      dtype_info[c->ab].name, dtype_info[c->c].name, c->m, c->n, c->k,
+                      c->transpose_a ? ", a (K,M)" : "", c->transpose_b ? ", b (N,K)" : "",
+                      c->has_bias ? ", bias" : "");
+    if (c->n_batch > 0) {
+        at += snprintf(p->what + at, sizeof p->what - (size_t)at,
+                       ", batch %" PRId64 " by %" PRId64 ", %" PRId64, c->batch[last],
+                       c->batch_stride_a[last], c->batch_stride_b[last]);
+    }
+    (void)snprintf(p->what + at, sizeof p->what - (size_t)at, "%s, %u-byte aligned",
+                   compute_of(b, c) == COMPUTE_TF32 ? ", TF32" : "", p->alignment);
+}
+
 static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t alignment,
                        struct lt_plan **out, struct error *e)
 {
@@ -285,16 +316,14 @@ static status plan_for(struct cublaslt *b, const struct contraction *c, uint32_t
         }
     }
     struct lt_plan *p = NULL;
-    char what[120];
-    snprintf(what, sizeof what, "%s to %s, M %lld N %lld K %lld", dtype_info[c->ab].name,
-             dtype_info[c->c].name, (long long)c->m, (long long)c->n, (long long)c->k);
     TRY(cublaslt_check(c, lt_arch(b), e));
     TRY(lt_new_plan(b, &p, e));
     p->c = *c;
     p->alignment = alignment;
+    describe(b, p);
     status code = set_desc(b, p, e);
     code = code == ATOLL_OK ? set_layouts(b, p, e) : code;
-    code = code == ATOLL_OK ? lt_ask(b, p, what, e) : code;
+    code = code == ATOLL_OK ? lt_ask(b, p, e) : code;
     if (code != ATOLL_OK) {
         lt_free_plan(b, p);
         return code;
@@ -343,24 +372,54 @@ static status call(struct cublaslt *b, struct lt_plan *p, const void *first, con
         "cublasLtMatmul", dtype_info[p->c.ab].name, e);
 }
 
+/* Batches that one call of the library takes, and the calls. */
+static void split_batches(const struct contraction *c, int64_t *outer, int64_t *inner)
+{
+    *outer = 1;
+    *inner = c->n_batch > 0 ? c->batch[c->n_batch - 1] : 1;
+    for (uint32_t i = 0; i + 1 < c->n_batch; i++) {
+        *outer *= c->batch[i];
+    }
+}
+
+/* The product made ready for operands at these addresses; NULL when there is nothing to multiply.
+ */
+static status find_plan(struct cublaslt *b, const struct contraction *c, const void *a,
+                        const void *bm, const void *bias, const void *out, struct lt_plan **plan,
+                        struct error *e)
+{
+    int64_t outer, inner;
+    split_batches(c, &outer, &inner);
+    *plan = NULL;
+    if (c->m == 0 || c->n == 0 || c->k == 0 || outer * inner == 0) {
+        return ATOLL_OK;
+    }
+    uintptr_t all = (uintptr_t)a | (uintptr_t)bm | (uintptr_t)bias | (uintptr_t)out;
+    bool is_aligned = all % 16 == 0 && outer == 1;
+    return plan_for(b, c, is_aligned ? 16 : dtype_info[c->ab].bytes, plan, e);
+}
+
+status cublaslt_choose(struct cublaslt *b, const struct contraction *c, const void *a,
+                       const void *bm, const void *bias, const void *out, struct error *e)
+{
+    struct lt_plan *p;
+    return find_plan(b, c, a, bm, bias, out, &p, e);
+}
+
 status cublaslt_run(struct cublaslt *b, const struct contraction *c, const void *a, const void *bm,
                     const void *bias, void *out, CUstream stream, struct error *e)
 {
-    int64_t outer = 1, inner = c->n_batch > 0 ? c->batch[c->n_batch - 1] : 1;
-    for (uint32_t i = 0; i + 1 < c->n_batch; i++) {
-        outer *= c->batch[i];
-    }
+    int64_t outer, inner;
+    split_batches(c, &outer, &inner);
     if (c->m == 0 || c->n == 0 || outer * inner == 0) {
         return ATOLL_OK;
     }
     if (c->k == 0) {
         return fill_empty(b, c, outer * inner, bias, out, stream, e);
     }
-    uintptr_t all = (uintptr_t)a | (uintptr_t)bm | (uintptr_t)bias | (uintptr_t)out;
     uint32_t size = dtype_info[c->ab].bytes, to_size = dtype_info[c->c].bytes;
-    bool is_aligned = all % 16 == 0 && outer == 1;
-    struct lt_plan *p = NULL;
-    TRY(plan_for(b, c, is_aligned ? 16 : size, &p, e));
+    struct lt_plan *p;
+    TRY(find_plan(b, c, a, bm, bias, out, &p, e));
     for (int64_t o = 0; o < outer; o++) {
         int64_t at_a = 0, at_b = 0, rest = o;
         for (uint32_t i = c->n_batch; i-- > 1;) {

@@ -1,6 +1,7 @@
 /* Contractions on CUDA: cuBLASLt by dlopen. Accumulates in f32 (f64 for f64), adds the bias in the
  * epilogue, rounds once; partial sums are never kept in less. The algorithm is the heuristic's
- * first for a shape, kept, so eager and fused make the same call and get the same bits. */
+ * first for a shape (or the one a plan recorded), kept, so eager and fused make the same call and
+ * get the same bits. */
 #ifndef ATOLL_RUNTIME_CUBLASLT_H
 #define ATOLL_RUNTIME_CUBLASLT_H
 
@@ -17,6 +18,17 @@ void cublaslt_close(struct cublaslt *b);
  * rule of cuBLASLt that the call breaks. */
 status cublaslt_run(struct cublaslt *b, const struct contraction *c, const void *a, const void *bm,
                     const void *bias, void *out, struct CUstream_st *stream, struct error *e);
+/* Chooses what a run with these arguments will use, and runs nothing. */
+status cublaslt_choose(struct cublaslt *b, const struct contraction *c, const void *a,
+                       const void *bm, const void *bias, const void *out, struct error *e);
+/* Algorithms chosen so far, lent until the next call; and those of a plan, copied, to be taken
+ * instead of the heuristic's for the same product where architecture and library are the same and
+ * cublasLtMatmulAlgoCheck accepts them. A choice that does not hold is logged (category kernels)
+ * and made anew. */
+status cublaslt_choices(struct cublaslt *b, const struct contraction_choice **out, uint32_t *n,
+                        struct error *e);
+status cublaslt_recall(struct cublaslt *b, const struct contraction_choice *choices, uint32_t n,
+                       struct error *e);
 /* f8 operands with scales, in the order of scaled_run; UNSUPPORTED as above. */
 status cublaslt_run_scaled(struct cublaslt *b, const struct scaled_product *p,
                            const void *const operands[4], void *out, struct CUstream_st *stream,

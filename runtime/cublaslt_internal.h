@@ -23,6 +23,8 @@
     X(cublasLtMatmulAlgoGetHeuristic,                                                              \
       (void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, \
        struct lt_heuristic *results, int *found))                                                  \
+    X(cublasLtMatmulAlgoCheck, (void *handle, void *desc, void *a, void *b, void *c, void *d,      \
+                                const void *algo, struct lt_heuristic *result))                    \
     X(cublasLtMatmul,                                                                              \
       (void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,  \
        void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,   \
@@ -65,6 +67,7 @@ struct lt_plan {
     struct contraction c;
     struct scaled_product p; /* of f8 operands with scales; then c is zero */
     uint32_t alignment;
+    char what[160]; /* the product in words: all that descriptor and layouts are made of */
     void *desc, *a, *b, *d;
     struct lt_heuristic heuristic;
 };
@@ -75,9 +78,13 @@ struct cublaslt {
     bool allows_tf32;
     struct lt_plan *plans;
     uint32_t n_plans, capacity;
+    struct contraction_choice *recalled; /* of a plan: taken where they still hold */
+    uint32_t n_recalled;
+    struct contraction_choice *told; /* what cublaslt_choices lends */
 #define X(name, args) int(*name) args;
     LT_CALLS(X)
 #undef X
+    size_t (*cublasLtGetVersion)(void);
 };
 
 status lt_check(int code, const char *call, const char *what, struct error *e);
@@ -86,8 +93,12 @@ status lt_set(struct cublaslt *b, void *desc, int attribute, const void *from, s
               const char *what, struct error *e);
 status lt_layout(struct cublaslt *b, void **out, enum dtype t, int64_t rows, int64_t cols,
                  int64_t batch, int64_t stride, struct error *e);
-/* The heuristic's first algorithm for a plan whose descriptor and layouts are set. */
-status lt_ask(struct cublaslt *b, struct lt_plan *p, const char *what, struct error *e);
+/* The algorithm for a plan whose words, descriptor and layouts are set: a recorded one that still
+ * holds, else the heuristic's first. */
+status lt_ask(struct cublaslt *b, struct lt_plan *p, struct error *e);
+/* cublaslt_choice.c: whether a recorded algorithm is taken; false after logging why not (nothing
+ * when there is none). */
+bool lt_recall(struct cublaslt *b, struct lt_plan *p);
 /* Room for one more plan, zeroed, not counted yet. */
 status lt_new_plan(struct cublaslt *b, struct lt_plan **out, struct error *e);
 void lt_free_plan(struct cublaslt *b, struct lt_plan *p);

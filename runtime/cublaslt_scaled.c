@@ -72,7 +72,6 @@ static bool same_product(const struct scaled_product *a, const struct scaled_pro
 static status plan_for(struct cublaslt *b, const struct scaled_product *p,
                        const void *const operands[4], struct lt_plan **out, struct error *e)
 {
-    char what[120];
     for (uint32_t i = 0; i < b->n_plans; i++) {
         if (b->plans[i].alignment == 16 && same_product(&b->plans[i].p, p)) {
             *out = &b->plans[i];
@@ -84,13 +83,13 @@ static status plan_for(struct cublaslt *b, const struct scaled_product *p,
     struct lt_plan *plan = *out;
     plan->p = *p;
     plan->alignment = 16;
-    snprintf(what, sizeof what, "%s times %s to %s, M %lld N %lld K %lld, scales %s and %s",
-             dtype_info[p->a].name, dtype_info[p->b].name, dtype_info[p->c].name, (long long)p->m,
-             (long long)p->n, (long long)p->k, scale_kind_info[p->scale_a].name,
-             scale_kind_info[p->scale_b].name);
+    snprintf(plan->what, sizeof plan->what,
+             "%s times %s to %s, M %lld N %lld K %lld, scales %s and %s", dtype_info[p->a].name,
+             dtype_info[p->b].name, dtype_info[p->c].name, (long long)p->m, (long long)p->n,
+             (long long)p->k, scale_kind_info[p->scale_a].name, scale_kind_info[p->scale_b].name);
     status code = describe(b, plan, e);
     code = code == ATOLL_OK ? point(b, plan, operands, e) : code;
-    code = code == ATOLL_OK ? lt_ask(b, plan, what, e) : code;
+    code = code == ATOLL_OK ? lt_ask(b, plan, e) : code;
     if (code != ATOLL_OK) {
         lt_free_plan(b, plan);
         return code;

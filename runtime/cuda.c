@@ -100,6 +100,8 @@ static status cuda_open(int ordinal, const struct device_options *o, struct devi
     }
     d->base.backend = &cuda_backend;
     d->allows_tf32 = o->allows_tf32;
+    d->base.log = o->log;
+    d->base.log_context = o->log_context;
     if (o->libcublaslt != NULL) {
         d->libcublaslt = malloc(strlen(o->libcublaslt) + 1);
         if (d->libcublaslt != NULL) {
@@ -263,6 +265,30 @@ static status cuda_contract(struct device *base, const struct contraction *c, co
     return cublaslt_run(d->blas, c, a, b, bias, out, d->compute, e);
 }
 
+static status cuda_choose(struct device *base, const struct contraction *c, const void *a,
+                          const void *b, const void *bias, const void *out, struct error *e)
+{
+    TRY(need_blas(of(base), e));
+    return cublaslt_choose(of(base)->blas, c, a, b, bias, out, e);
+}
+
+static status cuda_choices(struct device *base, const struct contraction_choice **out, uint32_t *n,
+                           struct error *e)
+{
+    TRY(need_blas(of(base), e));
+    return cublaslt_choices(of(base)->blas, out, n, e);
+}
+
+static status cuda_recall(struct device *base, const struct contraction_choice *choices, uint32_t n,
+                          struct error *e)
+{
+    if (n == 0) {
+        return ATOLL_OK;
+    }
+    TRY(need_blas(of(base), e));
+    return cublaslt_recall(of(base)->blas, choices, n, e);
+}
+
 static status cuda_contract_scaled(struct device *base, const struct scaled_product *p,
                                    const void *const operands[4], void *out, struct error *e)
 {
@@ -331,6 +357,9 @@ const struct backend cuda_backend = {
     .find = cuda_find,
     .launch = cuda_launch,
     .contract = cuda_contract,
+    .choose = cuda_choose,
+    .choices = cuda_choices,
+    .recall = cuda_recall,
     .record_begin = cuda_record_begin,
     .record_end = cuda_record_end,
     .replay = cuda_replay,

@@ -1,11 +1,17 @@
-/* The section "cuda" of a plan: which stages each launch has, then the images. Everything read is
- * checked against the program, so that a section that passes the checksum but does not fit is
- * refused. */
+/* The sections "cuda" and "cublaslt" of a plan: which stages each launch has, then the images; the
+ * algorithms that matrix products took where the plan was compiled. Everything read is checked
+ * against the program, so that a section that passes the checksum but does not fit is refused. */
 #include "plan_file.h"
 
 #include "runtime/plan_words.h"
 
-enum { MAX_UNITS = 4096, MAX_ARCHS = 64, MAX_LAUNCH_STAGES = 1024, MAX_SUMS = 4096 };
+enum {
+    MAX_UNITS = 4096,
+    MAX_ARCHS = 64,
+    MAX_LAUNCH_STAGES = 1024,
+    MAX_SUMS = 4096,
+    MAX_CHOICES = 65536
+};
 
 static void put_stage(struct text *t, const struct cuda_stage *s)
 {
@@ -107,4 +113,40 @@ void plan_take_cuda(struct reader *r, struct program *p, struct device_code *out
     }
     r->is_bad = r->is_bad || r->at != r->end;
     *out = (struct device_code){.n_units = n_units, .n_archs = n_archs, .images = images};
+}
+
+void plan_put_choices(struct text *t, const struct device_code *code)
+{
+    put(t, code->n_choices);
+    for (uint32_t i = 0; i < code->n_choices; i++) {
+        const struct contraction_choice *choice = &code->choices[i];
+        put_text(t, choice->what);
+        put_text(t, choice->arch);
+        text_append(t, (const char *)&choice->library, sizeof choice->library);
+        text_append(t, (const char *)choice->algorithm, sizeof choice->algorithm);
+        text_append(t, (const char *)&choice->workspace, sizeof choice->workspace);
+    }
+}
+
+static void take_word_text(struct reader *r, char *to, size_t size)
+{
+    uint32_t length = word(r, (uint32_t)size);
+    memset(to, 0, size);
+    take(r, to, length);
+}
+
+void plan_take_choices(struct reader *r, struct device_code *out, struct arena *a)
+{
+    uint32_t n = word(r, MAX_CHOICES);
+    struct contraction_choice *choices = ARENA_ARRAY(a, struct contraction_choice, n + 1);
+    for (uint32_t i = 0; i < n && !r->is_bad; i++) {
+        take_word_text(r, choices[i].what, sizeof choices[i].what);
+        take_word_text(r, choices[i].arch, sizeof choices[i].arch);
+        take(r, &choices[i].library, sizeof choices[i].library);
+        take(r, choices[i].algorithm, sizeof choices[i].algorithm);
+        take(r, &choices[i].workspace, sizeof choices[i].workspace);
+    }
+    r->is_bad = r->is_bad || r->at != r->end;
+    out->choices = choices;
+    out->n_choices = r->is_bad ? 0 : n;
 }

@@ -132,7 +132,7 @@ static status write_sections(const char *path, const struct program *p,
                              const char *about, struct arena *a, struct error *e)
 {
     struct text graph = {.arena = a}, program = {.arena = a}, state = {.arena = a},
-                facts = {.arena = a}, cuda = {.arena = a};
+                facts = {.arena = a}, cuda = {.arena = a}, choices = {.arena = a};
     graph_print(p->graph, &graph, NULL);
     uint64_t hash = graph_hash(p->graph);
     text_append(&program, (const char *)&hash, sizeof hash);
@@ -149,13 +149,16 @@ static status write_sections(const char *path, const struct program *p,
     size_t library_size = 0;
     const void *native = code->library != NULL ? library_bytes(code->library, &library_size) : "";
     plan_put_cuda(&cuda, p, &code->cuda);
+    plan_put_choices(&choices, &code->cuda);
     struct section sections[] = {{"about", facts.data, facts.length},
                                  {"graph", graph.data, graph.length},
                                  {"program", program.data, program.length},
                                  {"library", native, library_size},
                                  {"cuda", cuda.data, cuda.length},
-                                 {"state", state.data != NULL ? state.data : "", state.length}};
-    return container_write(path, "plan", sections, ARRAY_LEN(sections), e);
+                                 {"state", state.data != NULL ? state.data : "", state.length},
+                                 {"cublaslt", choices.data, choices.length}};
+    uint32_t n = ARRAY_LEN(sections) - (code->cuda.n_choices == 0);
+    return container_write(path, "plan", sections, n, e);
 }
 
 status plan_write(const char *path, const struct program *p, const struct plan_code *native,
@@ -355,6 +358,12 @@ static status read_sections(struct plan_file *out, const char *name, bool is_loa
     if (!r.is_bad) {
         r = (struct reader){s[5]->data, (const unsigned char *)s[5]->data + s[5]->size, false};
         plan_take_cuda(&r, &out->program, &out->cuda, &out->container.arena);
+    }
+    const struct section *choices = container_find(&out->container, "cublaslt");
+    if (!r.is_bad && choices != NULL) {
+        r = (struct reader){choices->data, (const unsigned char *)choices->data + choices->size,
+                            false};
+        plan_take_choices(&r, &out->cuda, &out->container.arena);
     }
     out->state = s[4]->data;
     out->state_size = s[4]->size;

@@ -1,5 +1,5 @@
 /* The .plan file: sections graph (text), program (launches), library (native code), cuda (cubin and
- * PTX), state (first values), about (text). */
+ * PTX), cublaslt (algorithms; not in every plan), state (first values), about (text). */
 #ifndef ATOLL_RUNTIME_PLAN_FILE_H
 #define ATOLL_RUNTIME_PLAN_FILE_H
 
@@ -36,10 +36,13 @@ status plan_read_bytes(const void *bytes, size_t size, const char *name, bool is
                        struct plan_file *out, struct error *e);
 void plan_file_close(struct plan_file *p);
 
-/* plan_cuda.c: the section "cuda": stages of the launches, images by architecture and unit. */
+/* plan_cuda.c: the section "cuda": stages of the launches, images by architecture and unit; the
+ * section "cublaslt": contraction choices. */
 struct reader;
 void plan_put_cuda(struct text *t, const struct program *p, const struct device_code *code);
 void plan_take_cuda(struct reader *r, struct program *p, struct device_code *out, struct arena *a);
+void plan_put_choices(struct text *t, const struct device_code *code);
+void plan_take_choices(struct reader *r, struct device_code *out, struct arena *a);
 /* Whether a leaf's first value is in the file. */
 bool plan_keeps(const struct node *n);
 /* "avx512f" or the like that this processor lacks and `about` names; NULL when none. */

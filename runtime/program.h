@@ -61,6 +61,10 @@ void session_destroy(struct session *s);
 /* Fixes the symbols for the next steps: plans and allocates memory (again only when a size was not
  * seen lately). Leaves without symbols keep their contents. */
 status session_bind(struct session *s, const int64_t *symbol_values, struct error *e);
+/* On a device, at the sizes bound: the algorithms that its contractions take, lent until the next
+ * call on the device. */
+status session_choices(struct session *s, const struct contraction_choice **out, uint32_t *n,
+                       struct error *e);
 /* The tensor of a leaf, owned by the session; data is valid until the next session_bind. */
 struct tensor *session_leaf(struct session *s, value leaf);
 /* Makes a leaf's memory the caller's (NULL: the session's own again); must stay valid during steps.

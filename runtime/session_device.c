@@ -1,7 +1,7 @@
 /* A session on a device. Leaves live there; the host sees copies in pinned memory, brought up to
  * date in either direction when somebody asks: what the host may have written goes up before the
- * next step, what a step changed comes down when read. From the second step at the same sizes on,
- * the launches are a recording that is replayed. */
+ * next step, what a step changed comes down when read. From the second step at one size on, the
+ * launches are a recording. */
 #include "session_internal.h"
 
 #include <stdlib.h>
@@ -101,6 +101,7 @@ status remote_create(struct session *s, const struct device_code *code, struct e
         r->peeked == NULL || r->outputs == NULL || r->parameters == NULL) {
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
+    TRY(r->backend->recall(s->device, code->choices, code->n_choices, e));
     TRY(r->backend->load(s->device, code, &r->loaded, e));
     return find_functions(s, e);
 }

@@ -117,9 +117,11 @@ template <class F>
 A_DEVICE typename F::type a_fold_parts(const typename F::type *part, int64_t count)
 {
     typename F::type second = F::identity(), y = F::identity();
+#pragma unroll 1
     for (int64_t lo = 0; lo < count; lo += 16384) {
         const int64_t hi = lo + 16384 < count ? lo + 16384 : count;
         typename F::type lane = F::identity();
+#pragma unroll 4
         for (int64_t c = lo + threadIdx.x; c < hi; c += 128) {
             lane = F::op(lane, part[c]);
         }

@@ -121,6 +121,9 @@ status split_check_rows(const struct split *s, const struct job *j, int64_t batc
                         int64_t max_steps, struct error *e);
 /* The test rows; valid until the next call, and the epoch's order is lost. */
 void split_test(struct split *s, struct tensor *x, struct tensor *y);
+/* x, and y where the graph reads it, into the runner's inputs. */
+status batch_feed(struct runner *r, const struct tensor *x, const struct tensor *y,
+                  struct error *e);
 void split_close(struct split *s);
 /* Share of rows whose largest logit is the label's; NaN counts as wrong. */
 double accuracy_of(const struct tensor *logits, const struct tensor *y);

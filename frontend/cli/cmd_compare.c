@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "compare_bisect.h"
 #include "frontend/compare.h"
 #include "frontend/parting.h"
 
@@ -36,6 +36,9 @@ static const struct option options[] = {
     {"part", "X",
      "relative L2 error from which a value counts as parted from the reference (default: 8 times "
      "the epsilon of the policy's narrow dtype)"},
+    {"bisect", NULL,
+     "name the first fusion that makes a run differ, and the first policy decision that takes a "
+     "result further than --part from the reference"},
     {"values", NULL, "print the precision error of every output and gradient"},
     {"json", NULL, "print as JSON lines"},
 };
@@ -101,10 +104,7 @@ static void print_parting(const struct precision *p, const char *kind, const cha
 static status feed_side(struct side *s, const struct tensor *x, const struct tensor *y,
                         struct error *e)
 {
-    TRY(runner_input(&s->runner, "x", x, e));
-    return y->data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0
-               ? runner_input(&s->runner, "y", y, e)
-               : ATOLL_OK;
+    return batch_feed(&s->runner, x, y, e);
 }
 
 static status open_sides(struct side sides[2], struct job *j, struct error *e)
@@ -246,11 +246,12 @@ static status train_both(struct side sides[2], struct split *split, int64_t batc
 /* The same steps again from the start, up to the first at which the two sides part, to name the
  * value. Steps are deterministic, so it is found where the bits were. */
 static status find_parting(struct job *j, struct split *split, int64_t batch, int64_t epochs,
-                           struct parting *parting, struct error *e)
+                           struct parting *parting, int64_t *step, struct error *e)
 {
     struct side sides[2];
     struct tensor x, y;
     status code = open_sides(sides, j, e);
+    *step = 0;
     for (int64_t epoch = 0; epoch < epochs && code == ATOLL_OK && !parting->is_found; epoch++) {
         split_epoch(split, epoch);
         for (int64_t row = 0; row < split->n_train && code == ATOLL_OK && !parting->is_found;
@@ -261,11 +262,26 @@ static status find_parting(struct job *j, struct split *split, int64_t batch, in
             code = code == ATOLL_OK ? feed_side(&sides[1], &x, &y, e) : code;
             code = code == ATOLL_OK ? parting_step(&sides[0].runner, &sides[1].runner, parting, e)
                                     : code;
+            ++*step;
         }
     }
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
     return code;
+}
+
+/* What --bisect adds; step: the one at which fused and eager part, 0: none. */
+static status bisect_both(struct job *j, struct split *split, int64_t batch, int64_t step,
+                          double tolerance, const struct precision *p, struct error *e)
+{
+    struct bisect found;
+    if (step > 0) {
+        TRY(compare_bisect_fusion(j, split, batch, step, &found, e));
+        print_parting(p, "fusion", "bisect:", found.text);
+    }
+    TRY(compare_bisect_policy(j, split, batch, tolerance, &found, e));
+    print_parting(p, "policy", "bisect:", found.text);
+    return ATOLL_OK;
 }
 
 static status part_tolerance(const struct job *j, const struct arguments *a, double *out,
@@ -285,7 +301,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     struct precision p = {.prints = argument_flag(a, "values"),
                           .is_json = argument_flag(a, "json")};
     struct tensor x, y;
-    int64_t steps = 0;
+    int64_t steps = 0, at = 0;
     double tolerance;
     char what[100];
     p.policy = j->compile.policy->name;
@@ -316,8 +332,11 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
     if (code == ATOLL_OK && bits.different > 0 && sees_values) {
-        code = find_parting(j, split, batch, epochs, &parting, e);
+        code = find_parting(j, split, batch, epochs, &parting, &at, e);
         print_parting(&p, "fused", "fused and eager part at", parting.text);
+    }
+    if (code == ATOLL_OK && argument_flag(a, "bisect")) {
+        code = bisect_both(j, split, batch, parting.is_found ? at : 0, tolerance, &p, e);
     }
     if (bits.different > 0 && total->first[0] == '\0') {
         snprintf(total->first, sizeof total->first, "%.20s: %.400s", p.policy,
@@ -405,7 +424,7 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
         return fail(e, ATOLL_USAGE, "expected one MODEL; hint: atoll compare MODEL --data FILE");
     }
     TRY(not_a_plan(a->positional[0], e));
-    status code = job_open(&j, a->positional[0], a, c, e);
+    status code = job_open_lines(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? split_open(&split, a, j.seed, e) : code;
     code = code == ATOLL_OK ? compare_all(&j, &split, a, e) : code;
     split_close(&split);

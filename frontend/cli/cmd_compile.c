@@ -23,7 +23,8 @@ static const struct option options[] = {
     {"rounding", "MODE", "strict (default: fused rounds as eager does) or relaxed"},
     {"seed", "N", "seed of the first parameters (default 1)"},
     {"output", "FILE", "the plan to write (default step.plan); -o FILE works too"},
-    {"target", "T", "cpu, or cuda:sm_90a; may come more than once (default cpu)"},
+    {"target", "T",
+     "cpu, cuda:sm_90a, or cuda:0 for the device here; may come more than once (default cpu)"},
     {"json", NULL, "print what was built as JSON"},
 };
 
@@ -40,21 +41,40 @@ static status reread(const struct graph *g, struct graph **out, struct error *e)
 
 enum { MAX_TARGETS = 16 };
 
+/* --target cuda:0: its architecture, and its choices for matrix products. One device. */
+static status read_device(struct job *j, const char *target, struct context *c, const char **arch,
+                          struct error *e)
+{
+    struct device_options where = context_devices(c);
+    if (j->compile.device != NULL) {
+        return fail(e, ATOLL_USAGE, "--target %s: the plan is made on %.20s already", target,
+                    j->compile.device->name);
+    }
+    TRY(device_open(target, &where, &j->compile.device, e));
+    *arch = j->compile.device->arch;
+    return ATOLL_OK;
+}
+
 /* --target cpu, --target cuda:sm_80, ...: what the plan holds code for. */
-static status read_targets(struct job *j, const struct arguments *a, struct error *e)
+static status read_targets(struct job *j, const struct arguments *a, struct context *c,
+                           struct error *e)
 {
     const char **archs = ARENA_ARRAY(&j->arena, const char *, MAX_TARGETS);
     const char *target = argument_nth(a, "target", 0);
     j->compile.skips_c = target != NULL;
     for (uint32_t i = 0; (target = argument_nth(a, "target", i)) != NULL; i++) {
-        bool is_cuda = strncmp(target, "cuda:sm_", 8) == 0;
+        bool is_arch = strncmp(target, "cuda:sm_", 8) == 0,
+             is_device = !is_arch && strncmp(target, "cuda", 4) == 0;
         if (strcmp(target, "cpu") == 0) {
             j->compile.skips_c = false;
-        } else if (is_cuda && j->compile.n_cuda_archs < MAX_TARGETS) {
+        } else if (is_arch && j->compile.n_cuda_archs < MAX_TARGETS) {
             archs[j->compile.n_cuda_archs++] = target + 5;
+        } else if (is_device && j->compile.n_cuda_archs < MAX_TARGETS) {
+            TRY(read_device(j, target, c, &archs[j->compile.n_cuda_archs++], e));
         } else {
             return fail(e, ATOLL_USAGE,
-                        "--target %s: expected cpu, or cuda: with an architecture as cuda:sm_90a",
+                        "--target %s: expected cpu, cuda: with an architecture as cuda:sm_90a, or "
+                        "a device as cuda:0",
                         target);
         }
     }
@@ -72,8 +92,9 @@ static void print_built(const struct runner *r, const char *output, double secon
                session_peak_bytes(r->session), session_leaf_bytes(r->session), seconds,
                r->compiled.is_from_cache);
         if (r->compiled.cuda.n_archs > 0) {
-            printf("CUDA: %u kernels for each of %u targets\n", r->compiled.cuda.n_kernels,
-                   r->compiled.cuda.n_archs);
+            printf("CUDA: %u kernels for each of %u targets, %u algorithms of cuBLASLt recorded\n",
+                   r->compiled.cuda.n_kernels, r->compiled.cuda.n_archs,
+                   r->compiled.cuda.n_choices);
         }
         return;
     }
@@ -87,7 +108,26 @@ static void print_built(const struct runner *r, const char *output, double secon
     json_truth(&j, "from_cache", r->compiled.is_from_cache);
     json_whole(&j, "cuda_targets", r->compiled.cuda.n_archs);
     json_whole(&j, "cuda_kernels", r->compiled.cuda.n_kernels);
+    json_whole(&j, "cuda_algorithms", r->compiled.cuda.n_choices);
     json_close("\n");
+}
+
+/* Matrix products of a model whose sizes are open are chosen when they are bound. */
+static status choose(struct job *j, struct runner *r, struct error *e)
+{
+    bool is_static = true;
+    for (uint32_t i = 1; i < runner_graph(r)->n_symbols; i++) {
+        is_static =
+            is_static && runner_graph(r)->symbols[i].low == runner_graph(r)->symbols[i].high;
+    }
+    if (j->compile.device == NULL || is_static) {
+        return j->compile.device != NULL ? runner_choose(r, j->compile.device, e) : ATOLL_OK;
+    }
+    if (j->compile.log != NULL) {
+        j->compile.log(j->compile.log_context, "kernels",
+                       "cuBLASLt: no algorithms recorded: sizes are open; hint: --shape n=64");
+    }
+    return ATOLL_OK;
 }
 
 static status build(struct job *j, const char *model, const char *output, bool is_json,
@@ -104,6 +144,7 @@ static status build(struct job *j, const char *model, const char *output, bool i
     j->compile.is_eager = false;
     code = code == ATOLL_OK ? compile_primitive(primitive, &j->compile, &r.compiled, e) : code;
     code = code == ATOLL_OK ? of_model(runner_from(&r, j->seed, e), e) : code;
+    code = code == ATOLL_OK ? choose(j, &r, e) : code;
     if (code == ATOLL_OK) {
         char about[600];
         snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",
@@ -131,7 +172,7 @@ static status run(const struct arguments *a, struct context *c, struct error *e)
     TRY(file_probe(output, e));
     status code = job_open(&j, a->positional[0], a, c, e);
     code = code == ATOLL_OK ? job_policy(&j, argument(a, "policy", "fp32"), a, e) : code;
-    code = code == ATOLL_OK ? read_targets(&j, a, e) : code;
+    code = code == ATOLL_OK ? read_targets(&j, a, c, e) : code;
     if (argument_flag(a, "forward")) {
         j.compile.train = NULL;
     }

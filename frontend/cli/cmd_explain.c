@@ -206,6 +206,24 @@ static status write_reports(const ledger *l, const struct arguments *a, bool is_
 
 /* ---- a model ---- */
 
+/* "x f32[5,64], y i64[5]" */
+static const char *inputs_text(const struct graph *g, const int64_t *sizes, struct arena *a)
+{
+    struct text t = {.arena = a};
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->op != OP_input) {
+            continue;
+        }
+        text_add(&t, "%s%s %s[", t.data != NULL ? ", " : "", n->name, dtype_info[n->dtype].name);
+        for (uint32_t d = 0; d < n->shape.rank; d++) {
+            text_add(&t, "%s%lld", d > 0 ? "," : "", (long long)dim_value(n->shape.dims[d], sizes));
+        }
+        text_add(&t, "]");
+    }
+    return t.data != NULL ? t.data : "no arguments";
+}
+
 static status make_calls(struct stepper *s, const struct calls *c, const struct arguments *a,
                          struct error *e)
 {
@@ -214,14 +232,9 @@ static status make_calls(struct stepper *s, const struct calls *c, const struct 
         struct runner *r;
         struct arena scratch = SCRATCH_ARENA;
         struct error own = {0};
-        struct text what = {.arena = &scratch};
-        for (uint32_t k = 1; k < c->model->n_symbols; k++) {
-            text_add(&what, "%s%s=%lld", k > 1 ? "+" : "", c->model->symbols[k].name,
-                     (long long)c->sizes[i][k]);
-        }
         status code = stepper_call(s, c->sizes[i], &r, &own);
         if (!is_json) {
-            print_call(s, i + 1, what.data != NULL ? what.data : "no symbols");
+            print_call(s, i + 1, inputs_text(c->model, c->sizes[i], &scratch));
         }
         code = code == ATOLL_OK ? step(r, s->seed + i, &own) : code;
         arena_free(&scratch);

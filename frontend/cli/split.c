@@ -182,6 +182,13 @@ void split_test(struct split *s, struct tensor *x, struct tensor *y)
     split_batch(s, s->n_train, s->n_test, x, y);
 }
 
+status batch_feed(struct runner *r, const struct tensor *x, const struct tensor *y, struct error *e)
+{
+    TRY(runner_input(r, "x", x, e));
+    return y->data != NULL && graph_find(runner_graph(r), "y").id != 0 ? runner_input(r, "y", y, e)
+                                                                       : ATOLL_OK;
+}
+
 void split_close(struct split *s)
 {
     dataset_close(&s->data);

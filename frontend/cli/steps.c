@@ -24,10 +24,7 @@ static status one_step(struct steps *s, struct error *e)
 {
     struct tensor x, y;
     split_batch(&s->split, s->row, s->rows, &x, &y);
-    TRY(runner_input(&s->runner, "x", &x, e));
-    if (y.data != NULL && graph_find(runner_graph(&s->runner), "y").id != 0) {
-        TRY(runner_input(&s->runner, "y", &y, e));
-    }
+    TRY(batch_feed(&s->runner, &x, &y, e));
     recording_free(&s->trace);
     return trace_step(&s->trace, &s->runner, e);
 }

@@ -16,10 +16,10 @@ static void cell(struct text *t, const char *class, const char *text)
 static void guards(struct text *t, const struct ledger_entry *en)
 {
     text_add(t,
-             "<details open><summary>%" PRIu32 " guards</summary><div class=\"wide\"><table>"
+             "<details%s><summary>%" PRIu32 " guards</summary><div class=\"wide\"><table>"
              "<tr><th>guard</th><th>of</th><th>must be</th><th>introduced by</th><th>at</th>"
              "</tr>",
-             en->n_guards);
+             en->n_guards > 16 ? "" : " open", en->n_guards);
     for (uint32_t i = 0; i < en->n_guards; i++) {
         const struct ledger_guard *g = &en->guards[i];
         text_add(t, "<tr>");

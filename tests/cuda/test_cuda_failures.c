@@ -54,8 +54,8 @@ static status whole(struct error *e)
 {
     struct device *d = NULL;
     struct device_options o = {.libcuda = stub};
-    struct device_image *images = cuda_code_images(&compiled.cuda);
-    struct device_code code = {compiled.cuda.n_units, compiled.cuda.n_archs, images};
+    struct device_code code;
+    struct device_image *images = cuda_code_images(&compiled.cuda, &code);
     status result = device_open("cuda:0", &o, &d, e);
     struct session *s =
         result == ATOLL_OK ? session_create_on(&compiled.program, d, &code, e) : NULL;

@@ -1,6 +1,6 @@
-/* A fused kernel that does not compile: its group runs one op at a time, with the reason among the
- * notes and the same bits; a single op that does not compile is an error that says which. NVRTC is
- * reached through a library that makes chosen kernels fail. */
+/* A fused kernel that does not compile, or that the driver does not load: its group runs one op at
+ * a time, with the reason among the notes and the same bits; a single op that does not compile is
+ * an error that says which. NVRTC is reached through a library that makes chosen kernels fail. */
 #include "cuda_suite.h"
 
 #include "frontend/runner.h"
@@ -78,6 +78,52 @@ START_TEST(group_runs_op_by_op)
 }
 END_TEST
 
+static char logged[8000];
+
+static void keep_line(void *context, const char *category, const char *line)
+{
+    (void)context;
+    if (strcmp(category, "kernels") == 0) {
+        strncat(logged, line, sizeof logged - strlen(logged) - 2);
+        strcat(logged, "\n");
+    }
+}
+
+static status open_refused(struct runner *r, const char *refused, struct error *e)
+{
+    struct compile_options o = {
+        .device = device, .libnvrtc = getenv("ATOLL_LIBNVRTC"), .log = keep_line};
+    logged[0] = '\0';
+    setenv("ATOLL_EMULATOR_REFUSE", refused, 1);
+    struct graph *g = graph_parse(GRAPH, strlen(GRAPH), "test", e);
+    status code = runner_open(r, g, &o, 1, e);
+    unsetenv("ATOLL_EMULATOR_REFUSE");
+    graph_destroy(g);
+    return code;
+}
+
+/* A module that the driver loads neither as cubin nor as PTX: as if its kernels had not compiled.
+ */
+START_TEST(unloadable_group_runs_op_by_op)
+{
+    struct error e = {0};
+    struct runner split, whole;
+    ck_assert_msg(open_refused(&split, "_mul_div", &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_uint_eq(split.compiled.cuda.n_split, 1);
+    ck_assert_uint_eq(split.compiled.partition.n_groups, 6);
+    ck_assert_msg(strstr(logged, "k0_mul_div runs one op at a time: cuModuleLoadDataEx") != NULL,
+                  "%s", logged);
+    ck_assert_ptr_nonnull(strstr(logged, "refused, as ATOLL_EMULATOR_REFUSE wants"));
+    ck_assert_msg(open_with(&whole, "", device, &e) == ATOLL_OK, "%s", e.text);
+    same_outputs(&split, &whole);
+    runner_free(&split);
+    runner_free(&whole);
+    ck_assert_int_ne(open_refused(&split, "k", &e), ATOLL_OK); /* every kernel: single ops too */
+    ck_assert_ptr_nonnull(strstr(e.text, "refused"));
+    runner_free(&split);
+}
+END_TEST
+
 START_TEST(one_op_is_an_error)
 {
     struct error e = {0};
@@ -92,6 +138,9 @@ static void fill(TCase *tc)
 {
     tcase_add_test(tc, group_runs_op_by_op);
     tcase_add_test(tc, one_op_is_an_error);
+    if (strstr(device->name, "emulated") != NULL) {
+        tcase_add_test(tc, unloadable_group_runs_op_by_op);
+    }
 }
 
 int main(void)

@@ -10,12 +10,43 @@
 
 enum { STEPS = 3 };
 
-/* 32 rows of blocks that every recipe can cut; small enough for an emulator. */
-static const char small[] =
-    "graph @small(%x: f32[128,16] input, %t: f32[128,16] input, %w1: f32[128,16] param, %b1: "
-    "f32[128] param, %w2: f32[128,128] param, %b2: f32[128] param, %w3: f32[16,128] param) {\n"
-    "%h1 = linear(%x, %w1, %b1) %a1 = relu(%h1) %h2 = linear(%a1, %w2, %b2) %a2 = relu(%h2) %z = "
-    "linear(%a2, %w3) %loss = mse_loss(%z, %t) return loss=%loss }";
+/* As small as a recipe allows, for an emulator: D is 128 for blocks of 128, else 32; D rows. */
+static const char mlp[] =
+    "graph @mlp(%x: f32[D,16] input, %t: f32[D,16] input, %w1: f32[D,16] param, %b1: f32[D] "
+    "param,\n"
+    "%w2: f32[D,D] param, %b2: f32[D] param, %w3: f32[D,D] param, %w4: f32[16,D] param) {\n"
+    "%h1 = linear(%x, %w1, %b1) %a1 = relu(%h1) %h2 = linear(%a1, %w2, %b2) %a2 = gelu(%h2)\n"
+    "%h3 = linear(%a2, %w3) %a3 = relu(%h3) %z = linear(%a3, %w4) %loss = mse_loss(%z, %t)\n"
+    "return loss=%loss }";
+/* The same beside an attention block: kernels that both have are compiled once. */
+static const char both[] =
+    "graph @both(%x: f32[D,16] input, %t: f32[D,16] input, %w1: f32[D,16] param, %b1: f32[D] "
+    "param,\n"
+    "%w2: f32[D,D] param, %b2: f32[D] param, %w3: f32[D,D] param, %w4: f32[16,D] param,\n"
+    "%we: f32[D,16] param, %wq: f32[D,D] param, %wk: f32[D,D] param, %wv: f32[D,D] param,\n"
+    "%wo: f32[D,D] param, %g: f32[D] param {init=\"ones\"}, %wh: f32[16,D] param) {\n"
+    "%h1 = linear(%x, %w1, %b1) %a1 = relu(%h1) %h2 = linear(%a1, %w2, %b2) %a2 = gelu(%h2)\n"
+    "%h3 = linear(%a2, %w3) %a3 = relu(%h3) %z = linear(%a3, %w4) %loss1 = mse_loss(%z, %t)\n"
+    "%e = linear(%x, %we) %f = reshape(%e) {shape=[4,-1,D]} %n = rms_norm(%f, %g)\n"
+    "%q = linear(%n, %wq) %k = linear(%n, %wk) %v = linear(%n, %wv)\n"
+    "%s = matmul(%q, %k) {transpose_b=true} %s1 = mul(%s, 0.125) %p = softmax(%s1)\n"
+    "%c = matmul(%p, %v) %o = linear(%c, %wo) %r = add(%f, %o) %u = reshape(%r) {shape=[D,D]}\n"
+    "%y = linear(%u, %wh) %loss2 = mse_loss(%y, %t) %loss = add(%loss1, %loss2)\n"
+    "return loss=%loss }";
+
+/* The model of a recipe: every D a number. */
+static struct graph *model(const char *text, const char *policy, int64_t *rows)
+{
+    static char out[4000];
+    const char *size = strcmp(policy, "fp8-blockwise") == 0 ? "128" : "32";
+    size_t n = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        n += (size_t)snprintf(out + n, sizeof out - n, "%.*s", *c == 'D' ? 3 : 1,
+                              *c == 'D' ? size : c);
+    }
+    *rows = strtoll(size, NULL, 10);
+    return fp8_model(out);
+}
 
 static struct device *open_device(const char *arch)
 {
@@ -25,7 +56,8 @@ static struct device *open_device(const char *arch)
     return d;
 }
 
-static void open_small(struct runner *r, const char *policy, struct device *d, bool is_eager)
+static void open_model(struct runner *r, const char *text, const char *policy, struct device *d,
+                       bool is_eager)
 {
     struct error e = {0};
     struct train_options train = train_options_default();
@@ -34,7 +66,8 @@ static void open_small(struct runner *r, const char *policy, struct device *d, b
                                 .is_eager = is_eager,
                                 .device = d,
                                 .libnvrtc = getenv("ATOLL_LIBNVRTC")};
-    struct graph *g = fp8_model(small);
+    int64_t rows;
+    struct graph *g = model(text, policy, &rows);
     ck_assert_msg(runner_open(r, g, &o, 7, &e) == ATOLL_OK, "%s", e.text);
     graph_destroy(g);
     static float x[128 * 16], t[128 * 16];
@@ -42,8 +75,8 @@ static void open_small(struct runner *r, const char *policy, struct device *d, b
         x[i] = (float)((i * 37) % 101 - 50) / 32.0F;
         t[i] = (float)((i * 11) % 17 - 8) / 8.0F;
     }
-    struct tensor tx = {.dtype = F32, .rank = 2, .shape = {128, 16}, .data = x};
-    struct tensor tt = {.dtype = F32, .rank = 2, .shape = {128, 16}, .data = t};
+    struct tensor tx = {.dtype = F32, .rank = 2, .shape = {rows, 16}, .data = x};
+    struct tensor tt = {.dtype = F32, .rank = 2, .shape = {rows, 16}, .data = t};
     ck_assert_int_eq(runner_input(r, "x", &tx, &e), ATOLL_OK);
     ck_assert_int_eq(runner_input(r, "t", &tt, &e), ATOLL_OK);
 }
@@ -58,21 +91,23 @@ static uint32_t count_products(const struct graph *g)
 }
 
 static const struct {
-    const char *arch, *policy;
+    const char *arch, *policy, *model;
     uint32_t products; /* that cuBLASLt does as they are */
 } runs[] = {
-    {"90", "fp8-tensorwise", 3}, {"90", "fp8-rowwise", 3},     {"90", "fp8-rowwise-gw-hp", 2},
-    {"90", "fp8-delayed", 3},    {"90", "fp8-blockwise", 0},   {"90", "fp8-mxfp8", 0},
-    {"80", "fp8-tensorwise", 0}, {"100", "fp8-tensorwise", 3}, {"100", "fp8-rowwise", 0},
+    {"90", "fp8-tensorwise", both, 23},    {"90", "fp8-rowwise", both, 23},
+    {"90", "fp8-rowwise-gw-hp", both, 15}, {"90", "fp8-delayed", both, 23},
+    {"90", "fp8-blockwise", both, 0},      {"90", "fp8-mxfp8", both, 0},
+    {"80", "fp8-tensorwise", mlp, 0},      {"100", "fp8-tensorwise", mlp, 6},
+    {"100", "fp8-rowwise", mlp, 0},
 };
 
 START_TEST(fused_is_eager)
 {
     struct device *d = open_device(runs[_i].arch);
     struct runner fused, eager, cpu;
-    open_small(&fused, runs[_i].policy, d, false);
-    open_small(&eager, runs[_i].policy, d, true);
-    open_small(&cpu, runs[_i].policy, NULL, true);
+    open_model(&fused, runs[_i].model, runs[_i].policy, d, false);
+    open_model(&eager, runs[_i].model, runs[_i].policy, d, true);
+    open_model(&cpu, runs[_i].model, runs[_i].policy, NULL, true);
     bool is_emulated = getenv("ATOLL_LIBCUDA") != NULL;
     ck_assert(!is_emulated || count_products(runner_graph(&fused)) == runs[_i].products);
     for (int i = 0; i < STEPS; i++) {

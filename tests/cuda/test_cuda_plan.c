@@ -187,8 +187,117 @@ START_TEST(bad_devices)
 }
 END_TEST
 
+/* ---- algorithms of matrix products ---- */
+
+static const char PRODUCTS[] = "graph @g(%x: f32[8,16] input, %w: f32[4,16] param) {\n"
+                               "  %y = linear(%x, %w)\n  return y=%y\n}\n";
+static char logged[2000];
+
+static void keep_line(void *context, const char *category, const char *line)
+{
+    (void)context;
+    ck_assert_str_eq(category, "kernels");
+    strncat(logged, line, sizeof logged - strlen(logged) - 1);
+}
+
+static struct device *logging_device(void)
+{
+    struct error e = {0};
+    struct device *d = NULL;
+    struct device_options o = {.libcuda = getenv("ATOLL_LIBCUDA"),
+                               .libcublaslt = getenv("ATOLL_LIBCUBLASLT"),
+                               .log = keep_line};
+    logged[0] = '\0';
+    ck_assert_msg(device_open("cuda:0", &o, &d, &e) == ATOLL_OK, "%s", e.text);
+    return d;
+}
+
+enum change { AS_IT_WAS, MARKED, OTHER_WORDS, OTHER_LIBRARY, OTHER_ARCH, NOT_RECORDED };
+
+static const struct {
+    enum change change;
+    const char *reason; /* logged; NULL: nothing */
+} choices[] = {
+    {AS_IT_WAS, NULL},
+    {MARKED, NULL},
+    {OTHER_WORDS, "chosen again: cublasLtMatmulAlgoCheck gives status"},
+    {OTHER_LIBRARY, "chosen again: it is of cuBLASLt 1, this is cuBLASLt"},
+    {OTHER_ARCH, "chosen again: it is for sm_10, this is sm_"},
+    {NOT_RECORDED, NULL},
+};
+
+static void change(struct contraction_choice *c, enum change how)
+{
+    c->algorithm[7] = how == MARKED ? 77 : c->algorithm[7]; /* a word the emulator leaves alone */
+    c->algorithm[0] ^= how == OTHER_WORDS;
+    c->library = how == OTHER_LIBRARY ? 1 : c->library;
+    if (how == OTHER_ARCH) {
+        strcpy(c->arch, "sm_10");
+    }
+}
+
+static void write_products(enum change how)
+{
+    struct error e = {0};
+    struct runner r = {0};
+    struct device *d = logging_device();
+    const char *const archs[] = {d->arch};
+    struct compile_options o = {.cuda_archs = archs, .n_cuda_archs = 1, .skips_c = true};
+    o.libnvrtc = getenv("ATOLL_LIBNVRTC");
+    struct graph *g = graph_parse(PRODUCTS, strlen(PRODUCTS), "products", &e);
+    ck_assert_msg(compile_primitive(g, &o, &r.compiled, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(runner_from(&r, 5, &e) == ATOLL_OK, "%s", e.text);
+    if (how != NOT_RECORDED) {
+        struct contraction_choice changed;
+        ck_assert_msg(runner_choose(&r, d, &e) == ATOLL_OK, "%s", e.text);
+        ck_assert_uint_eq(r.compiled.cuda.n_choices, 1);
+        ck_assert_ptr_nonnull(strstr(r.compiled.cuda.choices[0].what, "M 8 N 4 K 16, b (N,K)"));
+        changed = r.compiled.cuda.choices[0];
+        change(&changed, how);
+        r.compiled.cuda.choices = &changed;
+        ck_assert_msg(runner_write_plan(&r, path, "test\n", &e) == ATOLL_OK, "%s", e.text);
+    } else {
+        ck_assert_msg(runner_write_plan(&r, path, "test\n", &e) == ATOLL_OK, "%s", e.text);
+    }
+    runner_free(&r);
+    device_close(d);
+}
+
+/* A recorded algorithm is what the step takes, while it holds; else the heuristic's, and the log
+ * says why. */
+START_TEST(recorded_algorithms)
+{
+    struct error e = {0};
+    struct runner r;
+    const struct contraction_choice *taken = NULL;
+    uint32_t n = 0;
+    float x[8 * 16];
+    write_products(choices[_i].change);
+    struct device *d = logging_device();
+    ck_assert_msg(runner_open_plan_on(&r, path, d, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_uint_eq(r.file.cuda.n_choices, choices[_i].change != NOT_RECORDED);
+    for (int i = 0; i < 8 * 16; i++) {
+        x[i] = (float)(i % 7);
+    }
+    struct tensor t = {.dtype = F32, .rank = 2, .shape = {8, 16}, .data = x};
+    ck_assert_msg(runner_input(&r, "x", &t, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(runner_step(&r, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_int_eq(d->backend->choices(d, &taken, &n, &e), ATOLL_OK);
+    ck_assert_uint_eq(n, 1);
+    ck_assert_uint_eq(taken->algorithm[7], choices[_i].change == MARKED ? 77 : 0);
+    if (choices[_i].reason != NULL) {
+        ck_assert_msg(strstr(logged, choices[_i].reason) != NULL, "%s", logged);
+    } else {
+        ck_assert_str_eq(logged, "");
+    }
+    runner_free(&r);
+    device_close(d);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+    tcase_add_loop_test(tc, recorded_algorithms, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tc, device_is_cpu);
     tcase_add_test(tc, threads_and_plans);
     tcase_add_test(tc, no_code_for_it);

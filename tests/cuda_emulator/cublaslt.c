@@ -318,6 +318,22 @@ static cublasStatus_t problem_of(struct matmul *m, const struct attributes *desc
     return is_plain ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+/* A problem as one number: types, sizes, transposes, compute type, device. */
+static uint64_t problem_mark(const struct matmul *m)
+{
+    const uint64_t words[] = {m->a.type,   m->b.type,
+                              m->d.type,   m->compute,
+                              m->m,        m->n,
+                              m->k,        m->transpose_a * 2u + m->transpose_b,
+                              m->epilogue, (uint64_t)emulator_compute_capability()};
+    uint64_t mark = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        mark = (mark ^ words[i]) * 0x9e3779b97f4a7c15u;
+        mark ^= mark >> 29;
+    }
+    return mark;
+}
+
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -344,8 +360,48 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     *results = (cublasLtMatmulHeuristicResult_t){0};
     results->algo.data[0] = ALGO_MARK;
     memcpy(&results->algo.data[1], m.alignment, sizeof m.alignment);
+    results->algo.data[3] = problem_mark(&m);
     results->wavesCount = 1.0f;
     *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* What an algorithm was chosen for comes with it, so that one of another problem is refused, which
+ * the real library may or may not do. */
+static cublasStatus_t check_algorithm(struct matmul *m, const cublasLtMatmulAlgo_t *algo,
+                                      const char **why)
+{
+    if (algo->data[0] != ALGO_MARK) {
+        *why = "the algorithm does not come from cublasLtMatmulAlgoGetHeuristic";
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (algo->data[3] != problem_mark(m)) {
+        *why = "the algorithm was chosen for another problem or device";
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    memcpy(m->alignment, &algo->data[1], sizeof m->alignment);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              const cublasLtMatmulAlgo_t *algo,
+                                              cublasLtMatmulHeuristicResult_t *result)
+{
+    struct matmul m;
+    const char *why = "a setting of the descriptor that the emulator does not have";
+    if (!handle || !handle->is_alive || !algo || !result) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    cublasStatus_t s = problem_of(&m, desc, (const struct attributes *const[]){a, b, c, d});
+    s = s ? s : check_algorithm(&m, algo, &why);
+    s = s ? s : matmul_check_problem(&m, &why);
+    if (s) {
+        refusal = why; /* no finding: a program may ask */
+        return s;
+    }
+    *result = (cublasLtMatmulHeuristicResult_t){.algo = *algo, .wavesCount = 1.0f};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -397,12 +453,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     }
     cublasStatus_t s = problem_of(
         &m, desc, (const struct attributes *const[]){layout_a, layout_b, layout_c, layout_d});
-    if (algo && algo->data[0] != ALGO_MARK) {
-        s = CUBLAS_STATUS_INVALID_VALUE;
-        why = "the algorithm does not come from cublasLtMatmulAlgoGetHeuristic";
-    } else if (algo) {
-        memcpy(m.alignment, &algo->data[1], sizeof m.alignment);
-    }
+    s = !s && algo ? check_algorithm(&m, algo, &why) : s;
     const void *const addresses[] = {a, b, c, d};
     struct matrix *const matrices[] = {&m.a, &m.b, &m.c, &m.d};
     for (int i = 0; i < 4; i++) {

@@ -35,6 +35,11 @@ static void *reserve(uint64_t bytes, int protection, uint64_t hint)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* What stands beside every granule. */
+enum { N_SHADOWS = 4 };
+static uint64_t **const shadows[N_SHADOWS] = {&device_memory.cells, &device_memory.readers,
+                                              &device_memory.wrote, &device_memory.read};
+
 bool device_memory_open(void)
 {
     pthread_mutex_lock(&heap.lock);
@@ -46,10 +51,12 @@ bool device_memory_open(void)
         void *addresses = reserve(range, PROT_NONE, (uint64_t)0x2000 << 32);
         device_memory.storage = reserve(range, PROT_READ | PROT_WRITE, 0);
         device_memory.state = reserve(range, PROT_READ | PROT_WRITE, 0);
-        device_memory.cells = reserve(granules * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
-        device_memory.readers = reserve(granules * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
-        if (addresses && device_memory.storage && device_memory.state && device_memory.cells &&
-            device_memory.readers) {
+        bool has_all = addresses && device_memory.storage && device_memory.state;
+        for (uint32_t i = 0; i < N_SHADOWS; i++) {
+            *shadows[i] = reserve(granules * sizeof(uint64_t), PROT_READ | PROT_WRITE, 0);
+            has_all = has_all && *shadows[i];
+        }
+        if (has_all) {
             device_memory.base = (uint64_t)(uintptr_t)addresses;
             device_memory.bytes = range;
             heap.next = device_memory.base + ALIGNMENT;
@@ -117,6 +124,13 @@ static struct allocation *place(uint64_t room)
     return a;
 }
 
+static void clear_shadows(uint64_t offset, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < N_SHADOWS; i++) {
+        clear(*shadows[i] + offset / GRANULE, bytes / GRANULE * sizeof(uint64_t));
+    }
+}
+
 uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, bool is_async)
 {
     pthread_mutex_lock(&heap.lock);
@@ -138,8 +152,7 @@ uint64_t device_allocate(uint64_t bytes, const char *origin, bool is_module, boo
         heap.in_use += bytes;
         if (is_used) {
             clear(device_memory.state + offset, a->room);
-            clear(device_memory.cells + offset / GRANULE, a->room / GRANULE * sizeof(uint64_t));
-            clear(device_memory.readers + offset / GRANULE, a->room / GRANULE * sizeof(uint64_t));
+            clear_shadows(offset, a->room);
         }
         memset(device_memory.state + offset, is_async ? BYTE_PROMISED : BYTE_ALLOCATED, bytes);
         if (bytes < LARGE) { /* what nothing wrote shows as a NaN of its own */
@@ -161,8 +174,7 @@ static void release(struct allocation *a)
     } else { /* its record says that it is freed: device_is_freed */
         clear(device_memory.state + offset, a->bytes);
         clear(device_memory.storage + offset, a->bytes);
-        clear(device_memory.cells + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
-        clear(device_memory.readers + offset / GRANULE, a->bytes / GRANULE * sizeof(uint64_t));
+        clear_shadows(offset, a->bytes);
     }
 }
 

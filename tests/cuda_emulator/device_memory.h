@@ -23,12 +23,21 @@ enum { BYTE_ALLOCATED = 1, BYTE_WRITTEN = 2, BYTE_READY = 3, BYTE_FREED = 4, BYT
 #define BLOCK_ATOMIC 0xfffffffeu
 #define BLOCK_COPY   0xfffffffdu /* a copy or fill, not a kernel */
 
+/* A thread of a block at a time: the block's epoch, its warp's count of bar.warp.sync. Means
+ * something beside a cell of the same block only. */
+#define MARK(epoch, sync, thread)                                                                  \
+    ((uint64_t)(epoch) << 32 | (uint64_t)((sync)&0xffffu) << 16 | (thread))
+#define MARK_EPOCH(mark)  ((uint32_t)((mark) >> 32))
+#define MARK_SYNC(mark)   ((uint32_t)((mark) >> 16) & 0xffffu)
+#define MARK_THREAD(mark) ((uint32_t)(mark)&0xffffu)
+
 struct device_memory {
-    uint64_t base, bytes; /* the range of addresses */
-    uint8_t *storage;     /* [bytes] */
-    uint8_t *state;       /* [bytes] */
-    uint64_t *cells;      /* [bytes / GRANULE]: the last writer */
-    uint64_t *readers;    /* [bytes / GRANULE]: the last operation and block that read */
+    uint64_t base, bytes;   /* the range of addresses */
+    uint8_t *storage;       /* [bytes] */
+    uint8_t *state;         /* [bytes] */
+    uint64_t *cells;        /* [bytes / GRANULE]: the last writer */
+    uint64_t *readers;      /* [bytes / GRANULE]: the last operation and block that read */
+    uint64_t *wrote, *read; /* [bytes / GRANULE]: which of its threads, a MARK; 0: not known */
 };
 extern struct device_memory device_memory;
 

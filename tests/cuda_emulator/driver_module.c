@@ -32,6 +32,18 @@ static void write_log(unsigned int n, const CUjit_option *options, void **values
     }
 }
 
+/* A kernel whose name has the text of ATOLL_EMULATOR_REFUSE: a module that a driver cannot load. */
+static bool is_to_be_refused(const struct module *m)
+{
+    const char *part = getenv("ATOLL_EMULATOR_REFUSE"); /* not kept: a test sets it in between */
+    for (uint32_t i = 0; part && *part && i < m->n_kernels; i++) {
+        if (!m->kernels[i].is_function && strstr(m->kernels[i].name, part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n_options,
                                    CUjit_option *options, void **values)
 {
@@ -47,6 +59,11 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned in
     if (!r) {
         m = module_load(image, error, sizeof error);
         r = m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+    }
+    if (!r && is_to_be_refused(m)) {
+        snprintf(error, sizeof error, "refused, as ATOLL_EMULATOR_REFUSE wants");
+        module_unload(m);
+        r = CUDA_ERROR_INVALID_PTX;
     }
     unsigned arch = (unsigned)emulator_arch();
     if (!r && (m->is_specific ? m->target != arch : m->target > arch)) {

@@ -1,7 +1,7 @@
 /* Global memory as kernels see it: every access is checked against the state bytes (bounds,
  * lifetime, written or not) and the last writers (other blocks of this launch, operations of other
- * streams that nothing orders before this one). Invariant: a store leaves state and writer behind.
- */
+ * streams that nothing orders before this one; other threads of this block since the last barrier).
+ * Invariant: an access leaves state, writer or reader, and its thread's mark behind. */
 #include "executor.h"
 
 #include <string.h>
@@ -14,7 +14,44 @@ static bool is_before(const struct launch *l, uint32_t op)
     return op <= l->floor || (l->ordering && order_before(l->ordering, op));
 }
 
+static uint64_t mark_of(const struct warp *w, uint32_t thread)
+{
+    return MARK(w->block->epoch, w->sync, thread);
+}
+
+/* An access of this thread and the one that left the mark, a thread of the same block, are ordered:
+ * by a barrier of the block, or within the warp by one of the warp. */
+static bool is_ordered(const struct warp *w, uint32_t thread, uint64_t mark)
+{
+    uint32_t other = MARK_THREAD(mark);
+    bool is_mine =
+        other == thread || ((other == (READER_WARP | w->index) || other / LANES == w->index) &&
+                            MARK_SYNC(mark) != (w->sync & 0xffffu));
+    return MARK_EPOCH(mark) != w->block->epoch || is_mine;
+}
+
 /* ---- 32 lanes at once ---- */
+
+/* Whether a granule that this block wrote or read itself may be a race of its threads: taken lane
+ * by lane then. */
+static uint32_t may_race(const uint64_t *cells, const uint64_t *marks, uint64_t own, uint64_t mine,
+                         uint32_t n, uint32_t shift)
+{
+    uint32_t races = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t mark = marks[i], me = mine + (i >> shift);
+        races |= (cells[i] == own) & (MARK_EPOCH(mark) == MARK_EPOCH(me)) &
+                 (MARK_THREAD(mark) != MARK_THREAD(me));
+    }
+    return races;
+}
+
+static void leave_marks(uint64_t *marks, uint64_t mine, uint32_t n, uint32_t shift, bool is_part)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        marks[i] = is_part ? 0 : mine + (i >> shift);
+    }
+}
 
 static bool state_allows(const uint8_t *state, uint32_t bytes, enum access access)
 {
@@ -46,12 +83,24 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
     if (!state_allows(state, bytes, access)) {
         return false;
     }
-    uint32_t n = bytes / GRANULE, suspicious = 0;
+    uint64_t *wrote = device_memory.wrote + offset / GRANULE,
+             *read = device_memory.read + offset / GRANULE, mine = mark_of(w, thread_of(w, 0));
+    uint32_t lane_bytes = (uint32_t)in->bytes * in->count;
+    uint32_t shift = lane_bytes > 2 * GRANULE ? 2 : lane_bytes > GRANULE; /* granules of a lane */
+    bool is_part = lane_bytes < GRANULE;
+    uint32_t n = bytes / GRANULE,
+             suspicious = is_part ? 0 : may_race(cells, wrote, own, mine, n, shift);
     uint64_t own_is_fine = in->is_noncoherent ? 0 : own; /* 0 is below any floor */
     for (uint32_t i = 0; i < n; i++) {
         suspicious |= (cells[i] > floor) & (cells[i] != own_is_fine);
     }
+    if (!is_part && (access == ACCESS_WRITE || !suspicious)) {
+        suspicious |= may_race(readers, read, own, mine, n, shift);
+    }
     if (access == ACCESS_READ) {
+        if (!suspicious) {
+            leave_marks(read, mine, n, shift, is_part);
+        }
         for (uint32_t i = 0; i < n && !suspicious; i++) {
             bool is_other = CELL_OP(readers[i]) == l->op && readers[i] != own;
             readers[i] = is_other ? CELL(l->op, BLOCK_UNKNOWN) : own;
@@ -65,6 +114,7 @@ bool global_range(struct warp *w, const struct instruction *in, uint64_t address
         return false;
     }
     memset(state, BYTE_READY, bytes);
+    leave_marks(wrote, mine, n, shift, is_part);
     for (uint32_t i = 0; i < n; i++) {
         cells[i] = own;
     }
@@ -185,6 +235,50 @@ static void check_reader(struct warp *w, const struct instruction *in, uint32_t 
     }
 }
 
+static void report_thread(struct warp *w, const struct instruction *in, uint32_t lane,
+                          uint64_t address, uint64_t mark, const char *what)
+{
+    char where[200], thread[40] = "another thread";
+    if (MARK_THREAD(mark) < READER_WARP) {
+        thread_text(w->block, MARK_THREAD(mark), thread, sizeof thread);
+    }
+    device_describe(address, where, sizeof where);
+    warp_report(w, in, lane, FINDING_GLOBAL_RACE,
+                "%s 0x%llx, without a barrier between (thread %s): %s", what,
+                (unsigned long long)address, thread, where);
+}
+
+/* The block's own threads: the last that wrote and read the granule, where the block is the last
+ * that did; then this one leaves its mark. */
+static void check_threads(struct warp *w, const struct instruction *in, uint32_t lane, uint64_t at,
+                          uint64_t own, bool is_part, enum access access)
+{
+    uint64_t *wrote = &device_memory.wrote[at], *read = &device_memory.read[at],
+             address = device_memory.base + at * GRANULE;
+    uint32_t me = thread_of(w, lane);
+    bool has_written = device_memory.cells[at] == own && !is_part && *wrote,
+         has_read = device_memory.readers[at] == own && !is_part && *read;
+    if (has_written && !is_ordered(w, me, *wrote)) {
+        report_thread(w, in, lane, address, *wrote,
+                      access == ACCESS_READ ? "reads what another thread of the block wrote at"
+                                            : "writes what another thread of the block wrote at");
+    }
+    if (access == ACCESS_WRITE) {
+        if (has_read && !is_ordered(w, me, *read)) {
+            report_thread(w, in, lane, address, *read,
+                          "writes what another thread of the block read at");
+        }
+        *wrote = is_part ? 0 : mark_of(w, me);
+        return;
+    }
+    bool is_shared = has_read && MARK_EPOCH(*read) == w->block->epoch && MARK_THREAD(*read) != me;
+    bool is_warp = MARK_THREAD(*read) == (READER_WARP | w->index) ||
+                   (MARK_THREAD(*read) < READER_WARP && MARK_THREAD(*read) / LANES == w->index);
+    *read = is_part     ? 0
+            : is_shared ? mark_of(w, is_warp ? READER_WARP | w->index : READER_MANY)
+                        : mark_of(w, me);
+}
+
 uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t lane,
                        uint64_t address, uint32_t bytes, enum access access)
 {
@@ -202,6 +296,9 @@ uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t la
         uint64_t *cell = &device_memory.cells[at], last = __atomic_load_n(cell, __ATOMIC_RELAXED);
         if (last != own || in->is_noncoherent) {
             check_writer(w, in, lane, address, last, is_part, access);
+        }
+        if (access != ACCESS_ATOMIC) {
+            check_threads(w, in, lane, at, own, is_part, access);
         }
         uint64_t *reader = &device_memory.readers[at];
         if (access == ACCESS_READ) {
@@ -222,4 +319,13 @@ uint8_t *global_access(struct warp *w, const struct instruction *in, uint32_t la
         memset(device_memory.state + offset, BYTE_READY, bytes);
     }
     return device_memory.storage + offset;
+}
+
+void global_read_by_warp(struct warp *w, uint64_t address, uint32_t bytes)
+{
+    uint64_t offset = address - device_memory.base, alone = mark_of(w, thread_of(w, 0));
+    for (uint64_t at = offset / GRANULE; at <= (offset + bytes - 1) / GRANULE; at++) {
+        uint64_t *read = &device_memory.read[at];
+        *read = *read == alone ? mark_of(w, READER_WARP | w->index) : *read;
+    }
 }

@@ -161,6 +161,9 @@ static struct near find_near(struct warp *w, const struct instruction *in, const
     if (access == ACCESS_READ && !differs && device_in_range(address[0], bytes)) {
         near.stride = 0;
         near.p = any_access(w, in, 0, address[0], bytes, access);
+        if (near.p && near.n > 1) {
+            global_read_by_warp(w, address[0], bytes);
+        }
     } else if (!apart && address[0] % bytes == 0 &&
                global_range(w, in, address[0], near.n * bytes, access)) {
         near.p = device_memory.storage + (address[0] - device_memory.base);

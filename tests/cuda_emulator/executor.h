@@ -108,6 +108,8 @@ uint8_t *any_access(struct warp *w, const struct instruction *in, uint32_t lane,
  * access is recorded. */
 bool global_range(struct warp *w, const struct instruction *in, uint64_t address, uint32_t bytes,
                   enum access access);
+/* What lane 0 has just read the other lanes read as well. */
+void global_read_by_warp(struct warp *w, uint64_t address, uint32_t bytes);
 run_function run_load, run_store, run_load_parameter, run_atomic, run_fence;
 run_function run_shuffle, run_vote, run_warp_barrier, run_match, run_redux, run_active_mask;
 run_function run_convert;

@@ -248,6 +248,17 @@ static inline uint32_t dot4(uint32_t a, uint32_t b, int a_is_signed, int b_is_si
     }
     return (uint32_t)sum;
 }
+/* Sum of the products of the two halves of a with the low two bytes of b. */
+static inline uint32_t dot2(uint32_t a, uint32_t b, int a_is_signed, int b_is_signed)
+{
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        int32_t x = a_is_signed ? (int16_t)(a >> 16 * i) : (uint16_t)(a >> 16 * i);
+        int32_t y = b_is_signed ? (int8_t)(b >> 8 * i) : (uint8_t)(b >> 8 * i);
+        sum += x * y;
+    }
+    return (uint32_t)sum;
+}
 /* Default mode: each 4 bits of the selector take one of 8 bytes, bit 3 spreads its sign. */
 static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector)
 {

@@ -163,6 +163,36 @@ START_TEST(race_between_blocks)
 }
 END_TEST
 
+static const struct {
+    const char *kernel;
+    int sound, racing; /* the argument */
+    const char *words;
+} races[] = {
+    {"race_of_threads", 1, 0, "the block wrote at"},
+    {"one_place", 1, 0, "writes what another thread of the block wrote at"},
+    {"read_by_all", 1, 0, "without a barrier between (thread "},
+};
+
+/* Threads of one block in global memory: fine with a barrier or at places of their own; else named
+ * with kernel, line, threads and address. */
+START_TEST(race_of_threads)
+{
+    struct setting s = begin();
+    char kernel[60];
+    int sound = races[_i].sound, racing = races[_i].racing;
+    CUfunction f = function_of(s.m, races[_i].kernel);
+    snprintf(kernel, sizeof kernel, "kernel %s", races[_i].kernel);
+    GOOD(launch(f, 1, 64, 0, (void *[]){&s.x, &sound}));
+    want_no_findings();
+    GOOD(launch(f, 1, 64, 0, (void *[]){&s.x, &racing}));
+    ck_assert(has_finding("global memory race", kernel));
+    ck_assert(has_finding("global memory race", races[_i].words));
+    ck_assert(has_finding("global memory race", ", ptx line "));
+    ck_assert(has_finding("global memory race", " 0x2000"));
+    end(&s);
+}
+END_TEST
+
 START_TEST(read_by_another_block)
 {
     struct setting s = begin();
@@ -265,6 +295,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, use_after_free);
     tcase_add_test(tc, use_after_free_of_much);
     tcase_add_test(tc, race_between_blocks);
+    tcase_add_loop_test(tc, race_of_threads, 0, 3);
     tcase_add_test(tc, read_by_another_block);
     tcase_add_test(tc, diverged_shuffle);
     tcase_add_test(tc, endless);

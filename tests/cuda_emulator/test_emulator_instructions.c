@@ -168,6 +168,9 @@ static uint32_t field(uint32_t a, uint32_t at, uint32_t n)
       U((int8_t)A *(int)(B & 255) + (int8_t)(A >> 8) * (int)(B >> 8 & 255) +                       \
         (int8_t)(A >> 16) * (int)(B >> 16 & 255) + (int8_t)(A >> 24) * (int)(B >> 24 & 255)) +     \
           U(C))                                                                                    \
+    X("dp2a.lo.u32.u32", "rrrr", U(H(A) * (B & 255) + H(A >> 16) * (B >> 8 & 255)) + U(C))         \
+    X("dp2a.hi.s32.u32", "rrrr",                                                                   \
+      U((int16_t)A *(int)(B >> 16 & 255) + (int16_t)(A >> 16) * (int)(B >> 24 & 255)) + U(C))      \
     X("min.s16", "hhh", (int16_t)A < (int16_t)B ? H(A) : H(B))                                     \
     X("shl.b32", "rrr", U(B) > 31 ? 0 : U(A) << U(B))                                              \
     X("shr.s32", "rrr", S(A) >> (U(B) > 31 ? 31 : U(B)))                                           \

@@ -60,7 +60,26 @@ refused 3 'No such file' "$atoll" train "$work/none.graph" --data "$digits"
 refused 2 "'bf16' is no way to keep parameters; expected f32, bf16-stochastic" "$atoll" train "$model" --data "$digits" --params bf16
 refused 2 'the data has 1438 training rows' "$atoll" bench "$model" --data "$digits" --batch 2000
 refused 2 "policy 'fp64' is unknown|fp64" "$atoll" bench "$model" --data "$digits" --policies fp32,fp64
-refused 4 'none/x.html' "$atoll" bench "$model" --data "$digits" --html "$work/none/x.html"
+refused 3 'none/x.html: cannot be written' "$atoll" bench "$model" --data "$digits" --html "$work/none/x.html"
+explain=("$atoll" explain "$model" --forward)
+refused 2 'shapes is missing' "${explain[@]}"
+refused 2 "found 'n=', expected SYMBOL=N" "${explain[@]}" --shapes n=
+refused 2 'found an empty call' "${explain[@]}" --shapes n=4,,n=5
+refused 2 'no symbol .k.' "${explain[@]}" --shapes k=4
+refused 2 'expected SYMBOL=N' "${explain[@]}" --shapes n=4:m=5
+refused 2 'limit 0: expected a whole number' "${explain[@]}" --shapes n=4 --limit 0
+refused 2 'capacity x: expected' "${explain[@]}" --shapes n=4 --capacity x
+refused 2 'found a plan, expected a model' "$atoll" explain "$work/good.plan" --shapes n=4
+refused 2 'expected one MODEL with --shapes, or --ledger FILE' "$atoll" explain
+refused 2 'policy: a ledger is a record' "$atoll" explain --ledger x.json --policy bf16
+refused 3 'none.json: .*No such file' "$atoll" explain --ledger "$work/none.json"
+refused 3 'cannot be written' "${explain[@]}" --shapes n=4 --html "$work/none/page.html"
+echo '[' >"$work/bad.json"
+refused 3 'bad.json:[0-9]+:[0-9]+: no JSON' "$atoll" explain --ledger "$work/bad.json"
+refused 2 'ledger and --resume' "$atoll" train "$model" --data "$digits" --ledger "$work/l.json" --resume "$work/none.safetensors"
+refused 2 'ledger: found no step to record' "$atoll" train "$model" --data "$digits" --ledger "$work/l.json" --steps 0
+refused 2 'ledger: a plan is compiled already' "$atoll" train "$work/good.plan" --data "$digits" --ledger "$work/l.json"
+
 refused 2 'unknown option --batsh' "$atoll" train "$model" --batsh 3
 refused 2 "no policy 'bf17'" "$atoll" train "$model" --data "$digits" --policy bf17
 refused 2 'expected a whole number' "$atoll" train "$model" --data "$digits" --batch many

@@ -276,7 +276,7 @@ static void make_node(struct maker *m)
 {
     uint32_t r = draw_below(m->d, 100);
     bool is_fp8 = strncmp(m->c->policy, "fp8", 3) == 0;
-    if (is_fp8 && draw_chance(m->d, 8)) {
+    if (is_fp8 && draw_chance(m->d, 4)) {
         make_fp8_stack(m);
     } else if (draw_chance(m->d, 14)) {
         make_pattern(m);

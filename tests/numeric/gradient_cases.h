@@ -77,6 +77,8 @@ static const struct gradient_case gradient_cases[] = {
     {OP_pow2_floor, "f4@0.6:0.9", {{0}}},
     {OP_pow2_ceil, "f4@0.6:0.9", {{0}}},
     {OP_ceil, "f4@0.1:0.9", {{0}}},
+    {OP_pow2_floor, "f4@0.6:0.9", {{0}}},
+    {OP_pow2_ceil, "f4@0.6:0.9", {{0}}},
     {OP_round, "f4@0.1:0.4", {{0}}},
     {OP_sign, "f4@0.1:0.9", {{0}}},
     {OP_relu, "f6@0.1:2", {{0}}},

@@ -601,7 +601,7 @@ START_TEST(reasons_are_complete)
     struct fixture f;
     struct variant built[400];
     start(&f, &o);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 5000; i++) {
         struct variant v = drawn();
         uint32_t before = f.n_builds;
         struct called out = call(&f, &v);
@@ -609,8 +609,6 @@ START_TEST(reasons_are_complete)
         if (out.outcome != LEDGER_BUILT) {
             continue;
         }
-        const struct ledger *unused = NULL;
-        (void)unused;
         const struct ledger_event own = *last_event(&f);
         ck_assert_uint_lt(own.entry, ARRAY_LEN(built));
         built[own.entry] = v;
@@ -633,30 +631,30 @@ END_TEST
 
 /* ---- threads ---- */
 
-enum { THREADS = 8, CALLS = 400 };
+enum { THREADS = 8, CALLS = 1000, SIZES = 8 };
+static const int thread_sizes[SIZES] = {64, 5, 7, 1, 0, 64, 9, 2};
+
 struct worker {
     struct fixture *f;
+    const struct trace *traces; /* by size; shared */
     uint32_t number, n_wrong;
 };
 
 static void *work(void *context)
 {
     struct worker *w = context;
-    static const int sizes[] = {64, 5, 7, 1, 0, 64, 9, 2};
-    for (int i = 0; i < CALLS; i++) {
-        struct variant v = usual;
-        char text[1000];
+    for (uint32_t i = 0; i < CALLS; i++) {
+        uint32_t at = (i * 7 + w->number) % SIZES;
         struct called out;
         struct error e = {0};
-        v.n = sizes[(i * 7 + (int)w->number) % 8];
-        snprintf(text, sizeof text, model, v.dtype, v.n, v.m, v.n, v.m, v.constant, v.op);
-        struct graph *g = graph_parse(text, strlen(text), "t.graph", &e);
-        status code = call_graph(w->f, g, v.policy, &out, &e);
+        status code = callable_call(w->f->c, &w->traces[at], &out, &e);
         w->n_wrong += code != ATOLL_OK || out.plan == NULL;
         for (uint32_t k = 1; code == ATOLL_OK && k < out.graph->n_symbols; k++) {
-            w->n_wrong += out.symbols[k] != v.n;
+            w->n_wrong += out.symbols[k] != thread_sizes[at];
         }
-        graph_destroy(g);
+        if (code == ATOLL_OK) {
+            callable_done(w->f->c, &out);
+        }
     }
     return NULL;
 }
@@ -666,10 +664,23 @@ START_TEST(many_threads)
     struct fixture f;
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
+    struct trace traces[SIZES];
+    struct graph *graphs[SIZES];
+    struct key key;
     start(&f, NULL);
     f.delay = 100000;
+    key_named(&key, "fp32");
+    for (uint32_t i = 0; i < SIZES; i++) {
+        struct variant v = usual;
+        char text[1000];
+        v.n = thread_sizes[i];
+        write_model(text, &v);
+        graphs[i] = parsed(text);
+        trace_of_graph(&traces[i], graphs[i], DEVICE_CPU, &f.arena);
+        traces[i].key = &key;
+    }
     for (uint32_t i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){&f, i, 0};
+        workers[i] = (struct worker){&f, traces, i, 0};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     }
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -682,6 +693,9 @@ START_TEST(many_threads)
     ck_assert_uint_eq(n.hits + n.builds, THREADS * CALLS);
     ck_assert_uint_eq(n.builds, f.n_builds);
     ck_assert_uint_le(f.n_builds, 4); /* the first size, its symbol, 1, 0 */
+    for (uint32_t i = 0; i < SIZES; i++) {
+        graph_destroy(graphs[i]);
+    }
     end(&f);
 }
 END_TEST

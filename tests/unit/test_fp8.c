@@ -196,6 +196,50 @@ START_TEST(only_training_moves_the_histories)
 }
 END_TEST
 
+/* ---- fusion ---- */
+
+/* The group of the first node of this op and name; 0: none. */
+static uint32_t group_of(const struct compiled *c, const struct partition *p, enum op op,
+                         const char *name)
+{
+    for (uint32_t i = 1; i < c->primitive->n_nodes; i++) {
+        const struct node *n = &c->primitive->nodes[i];
+        if (n->op == op && n->name != NULL && strcmp(n->name, name) == 0) {
+            return p->group_of[i];
+        }
+    }
+    return 0;
+}
+
+/* Recipes whose scales lie along the rows of what makes a tensor: its gelu, the amax, the scale and
+ * the quantisation are one kernel. Under delayed scaling the amax is not waited for. */
+static const char *const fused[] = {"fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-gw-hp",
+                                    "fp8-delayed"};
+
+START_TEST(quantize_joins_its_producer)
+{
+    struct train_options train = train_options_default();
+    struct compile_options o = {
+        .policy = policy_builtin(fused[_i]), .train = &train, .is_eager = true};
+    struct compiled c;
+    struct partition p;
+    struct error e = {0};
+    struct graph *g = fp8_model(fp8_mlp);
+    ck_assert_msg(compile_graph(g, &o, &c, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_int_eq(fuse(c.primitive, NULL, &p, NULL, &e), ATOLL_OK);
+    uint32_t producer = group_of(&c, &p, OP_erf, "a1");
+    ck_assert_uint_ne(producer, 0);
+    ck_assert_uint_eq(group_of(&c, &p, OP_max, "h2.x.amax"), producer);
+    ck_assert_uint_eq(group_of(&c, &p, OP_quantize, "h2.x.f8e4m3"), producer);
+    uint32_t backward = group_of(&c, &p, OP_where, "a2.grad");
+    ck_assert_uint_eq(group_of(&c, &p, OP_quantize, _i % 3 == 0 ? "h2.dy.f8e5m2" : "h2.dy.f8e4m3"),
+                      backward);
+    partition_free(&p);
+    compiled_free(&c);
+    graph_destroy(g);
+}
+END_TEST
+
 /* ---- targets ---- */
 
 static const struct {
@@ -255,6 +299,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, rows_that_blocks_do_not_fit);
     tcase_add_test(tc, attention_has_all_its_products);
     tcase_add_test(tc, only_training_moves_the_histories);
+    tcase_add_loop_test(tc, quantize_joins_its_producer, 0, (int)ARRAY_LEN(fused));
     tcase_add_loop_test(tc, products_that_a_target_lacks_are_written_out, 0,
                         (int)ARRAY_LEN(targets));
     tcase_add_test(tc, a_symbol_is_written_out_too);

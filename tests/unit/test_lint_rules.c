@@ -295,9 +295,19 @@ static void check_clean(const char *file, const char *policy, const char *optimi
 
 START_TEST(clean_models)
 {
-    static const char *const policies[] = {
-        "fp32",           "bf16",          "fp16", "bf16@torch-cuda", "fp16@torch-cuda",
-        "bf16@torch-cpu", "fp16@torch-cpu"};
+    static const char *const policies[] = {"fp32",
+                                           "bf16",
+                                           "fp16",
+                                           "bf16@torch-cuda",
+                                           "fp16@torch-cuda",
+                                           "bf16@torch-cpu",
+                                           "fp16@torch-cpu",
+                                           "fp8-tensorwise",
+                                           "fp8-rowwise",
+                                           "fp8-rowwise-gw-hp",
+                                           "fp8-delayed",
+                                           "fp8-blockwise",
+                                           "fp8-mxfp8"};
     static const char *const optimizers[] = {"adamw,lr=1e-3", "sgd,lr=0.1", "lion,lr=1e-4"};
     for (size_t i = 0; i < ARRAY_LEN(optimizers); i++) {
         check_clean("digits.graph", policies[_i], optimizers[i]);
@@ -312,7 +322,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, put_right, 0, (int)ARRAY_LEN(planted));
     tcase_add_loop_test(tc, updates_that_vanish, 0, 9);
     tcase_add_test(tc, every_rule_is_planted);
-    tcase_add_loop_test(tc, clean_models, 0, 7);
+    tcase_add_loop_test(tc, clean_models, 0, 13);
 }
 
 int main(void)

@@ -93,3 +93,30 @@ extern "C" __global__ void read_only_lie(const float *__restrict__ x, float *__r
     __syncthreads();
     y[threadIdx.x + 64] = x[63 - threadIdx.x]; // x is y
 }
+// threads of one block: with a barrier between, and without
+extern "C" __global__ void race_of_threads(float *x, int has_barrier)
+{
+    x[threadIdx.x] = 1.0f;
+    if (has_barrier) {
+        __syncthreads();
+    }
+    float next = x[(threadIdx.x + 1) % blockDim.x];
+    if (has_barrier) {
+        __syncthreads();
+    }
+    x[threadIdx.x] = next;
+}
+extern "C" __global__ void one_place(float *x, int apart)
+{
+    x[threadIdx.x * apart] = (float)threadIdx.x;
+}
+extern "C" __global__ void read_by_all(float *x, int is_sound)
+{
+    float first = x[0];
+    if (is_sound) {
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        x[0] = first + 1.0f;
+    }
+}
