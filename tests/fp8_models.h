@@ -3,9 +3,8 @@
 #ifndef ATOLL_TESTS_FP8_MODELS_H
 #define ATOLL_TESTS_FP8_MODELS_H
 
-#include "frontend/runner.h"
-#include "ir/parse.h"
 #include "runtime/data.h"
+#include "tests/small_training.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +40,20 @@ static inline struct graph *fp8_model(const char *text)
     struct graph *g = graph_parse(text, strlen(text), "model.graph", &e);
     ck_assert_msg(g != NULL && e.code == ATOLL_OK, "%s", e.text);
     return g;
+}
+
+/* Compiled with a training step; kernels are kept in the test program's own directory. */
+static inline void fp8_open(struct runner *r, const char *model, const struct policy *policy,
+                            bool is_eager)
+{
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    struct compile_options o = {
+        .policy = policy, .train = &train, .is_eager = is_eager, .cache = small_directory()};
+    struct graph *g = fp8_model(model);
+    train.max_norm = 1.0;
+    ck_assert_msg(runner_open(r, g, &o, 3, &e) == ATOLL_OK, "%s", e.text);
+    graph_destroy(g);
 }
 
 static inline void fp8_data(struct dataset *d)
