@@ -40,7 +40,7 @@ GRAPH
 for device in cpu cuda:0; do
     "$ATOLL_BIN/atoll" compare "$work/parts.graph" "${data[@]}" --device $device --policies bf16 --rounding relaxed --epochs 1 \
         --batch 1000 >"$work/parts"
-    grep '^bf16: fused and eager part at %c (add)\[[0-9]*,[0-9]*\]: eager ' "$work/parts" || {
+    grep '^bf16: fused and eager part at %c (add[^)]*)\[[0-9]*,[0-9]*\]: eager ' "$work/parts" || {
         cat "$work/parts"
         echo "$device: compare does not name where fused and eager part"
         exit 1
