@@ -218,13 +218,24 @@ static void emit_rounded(struct single *s, enum dtype compute, const char *sum)
     }
 }
 
-static void emit_add(struct single *s, enum dtype compute, const char *from, const char *indent)
+/* y[to] = what x holds there plus every source whose index is `at`, from position `first` on, in
+ * increasing order: m positions, `source` with q as the place of index and addend. */
+static void emit_sum(struct single *s, enum dtype compute, const char *to, const char *first,
+                     const char *index, const char *source)
 {
+    text_add(s->t, "        %s sum = ", emit_type(compute));
+    emit_wide(s, operand(s, 0)->dtype, compute, arena_text(s->arena, "p0[%s]", to));
     text_add(s->t,
-             compute == I64 ? "%ssum = (int64_t)((uint64_t)sum + (uint64_t)(" : "%ssum = sum + (",
-             indent);
-    emit_wide(s, operand(s, 2)->dtype, compute, from);
-    text_add(s->t, compute == I64 ? "));\n" : ");\n");
+             ";\n        for (int64_t q = %s; q < m; q++) {\n"
+             "            const int64_t other = p1[%s];\n"
+             "            if ((other < 0 ? other + length_x : other) == at) {\n"
+             "                sum = %s",
+             first, index, compute == I64 ? "(int64_t)((uint64_t)sum + (uint64_t)(" : "sum + (");
+    emit_wide(s, operand(s, 2)->dtype, compute, arena_text(s->arena, "p2[%s]", source));
+    text_add(s->t, "%s;\n            }\n        }\n        y[%s] = ", compute == I64 ? "))" : ")",
+             to);
+    emit_rounded(s, compute, "sum");
+    text_add(s->t, ";\n");
 }
 
 /* A slice of the result per index value that occurs, owned by the first position that has it: it
@@ -259,16 +270,8 @@ static void emit_index_add(struct single *s)
         "            const int64_t other = p1[q];\n"
         "            is_owner = (other < 0 ? other + length_x : other) != at;\n        }\n"
         "        if (!is_owner) {\n            continue;\n        }\n"
-        "        const int64_t to = (o * length_x + at) * inner_x + i;\n        %s sum = ",
-        emit_type(compute));
-    emit_wide(s, operand(s, 0)->dtype, compute, "p0[to]");
-    text_add(s->t, ";\n        for (int64_t q = k; q < m; q++) {\n"
-                   "            const int64_t other = p1[q];\n"
-                   "            if ((other < 0 ? other + length_x : other) == at) {\n");
-    emit_add(s, compute, "p2[(o * m + q) * inner_x + i]", "                ");
-    text_add(s->t, "            }\n        }\n        y[to] = ");
-    emit_rounded(s, compute, "sum");
-    text_add(s->t, ";\n");
+        "        const int64_t to = (o * length_x + at) * inner_x + i;\n");
+    emit_sum(s, compute, "to", "k", "q", "(o * m + q) * inner_x + i");
     end(s);
 }
 
@@ -284,18 +287,9 @@ static void emit_scatter_add(struct single *s)
     emit_size(s->t, indices->dims[axis]);
     text_add(s->t, ";\n");
     begin_loop(s);
-    text_add(s->t,
-             "        const int64_t i = u %% inner_x, at = u / inner_x %% length_x;\n"
-             "        const int64_t line = u / (inner_x * length_x) * m;\n        %s sum = ",
-             emit_type(compute));
-    emit_wide(s, operand(s, 0)->dtype, compute, "p0[u]");
-    text_add(s->t, ";\n        for (int64_t q = 0; q < m; q++) {\n"
-                   "            const int64_t from = (line + q) * inner_x + i, other = p1[from];\n"
-                   "            if ((other < 0 ? other + length_x : other) == at) {\n");
-    emit_add(s, compute, "p2[from]", "                ");
-    text_add(s->t, "            }\n        }\n        y[u] = ");
-    emit_rounded(s, compute, "sum");
-    text_add(s->t, ";\n");
+    text_add(s->t, "        const int64_t i = u %% inner_x, at = u / inner_x %% length_x;\n"
+                   "        const int64_t line = u / (inner_x * length_x) * m;\n");
+    emit_sum(s, compute, "u", "0", "(line + q) * inner_x + i", "(line + q) * inner_x + i");
     end(s);
 }
 

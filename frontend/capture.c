@@ -47,22 +47,41 @@ void capture_reset(struct atoll_trace *t, const char *name)
     t->n_symbols = 1;
     t->scope[0] = '\0';
     t->n_scopes = 0;
-    graph_destroy(t->graph);
-    t->graph = NULL;
-    t->n_built = t->n_built_outputs = t->n_built_updates = 0;
+    t->has_arguments = false;
+    capture_forget_graph(t);
     arena_free(&t->arena);
     t->name = tape_add_text(t, name, strlen(name));
 }
 
-atoll_trace *atoll_trace_create(const char *name)
+struct atoll_trace *capture_new(void)
 {
-    struct atoll_trace *t = calloc(1, sizeof *t);
-    if (t == NULL) {
-        return NULL;
-    }
-    capture_reset(t, name != NULL ? name : "model");
+    return calloc(1, sizeof(struct atoll_trace));
+}
+
+void capture_open(struct atoll_trace *t)
+{
     t->older = newest;
     newest = t;
+}
+
+void capture_close(struct atoll_trace *t)
+{
+    struct atoll_trace **at = &newest;
+    while (*at != NULL && *at != t) {
+        at = &(*at)->older;
+    }
+    if (*at == t) {
+        *at = t->older;
+    }
+}
+
+atoll_trace *atoll_trace_create(const char *name)
+{
+    struct atoll_trace *t = capture_new();
+    if (t != NULL) {
+        capture_reset(t, name != NULL ? name : "model");
+        capture_open(t);
+    }
     return t;
 }
 
@@ -71,12 +90,7 @@ void atoll_trace_destroy(atoll_trace *t)
     if (t == NULL) {
         return;
     }
-    for (struct atoll_trace **at = &newest; *at != NULL; at = &(*at)->older) {
-        if (*at == t) {
-            *at = t->older;
-            break;
-        }
-    }
+    capture_close(t);
     graph_destroy(t->graph);
     arena_free(&t->arena);
     free(t->tape);
@@ -84,6 +98,7 @@ void atoll_trace_destroy(atoll_trace *t)
     free(t->outputs);
     free(t->updates);
     free(t->leaves);
+    free(t->numbers);
     free(t->spelled);
     free(t);
 }
@@ -276,6 +291,11 @@ static atoll_value add_leaf(atoll_site site, struct atoll_trace *t, const struct
 atoll_value atoll_input_at(atoll_site site, atoll_trace *t, const char *name, atoll_dtype dtype,
                            atoll_dims shape)
 {
+    if (t != NULL && t->has_arguments) {
+        capture_fail(t, site, ATOLL_USAGE,
+                     "atoll_input: the inputs of a compiled function are its arguments; hint: give "
+                     "it to atoll_call");
+    }
     return add_leaf(site, t, &(struct tape_leaf){OP_input, name, dtype, &shape, NULL});
 }
 
@@ -302,7 +322,12 @@ atoll_value atoll_scalar_at(atoll_site site, atoll_trace *t, const char *name, a
 {
     char init[40];
     snprintf(init, sizeof init, "%.17g", number);
-    return add_leaf(site, t, &(struct tape_leaf){OP_scalar, name, dtype, &ATOLL_SCALAR, init});
+    atoll_value v =
+        add_leaf(site, t, &(struct tape_leaf){OP_scalar, name, dtype, &ATOLL_SCALAR, init});
+    if (v.id != 0) {
+        dtype_store((enum dtype)dtype, &t->numbers[t->calls[v.id - 1].leaf - 1], number);
+    }
+    return v;
 }
 
 int64_t atoll_symbol_at(atoll_site site, atoll_trace *t, const char *name)

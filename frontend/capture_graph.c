@@ -120,6 +120,22 @@ static void add_op(struct reader *r)
     (void)graph_add(r->g, op, operands, n, attrs, n_attrs);
 }
 
+/* A value that a break brought to the host. */
+static void add_here(struct reader *r, const struct capture_call *c)
+{
+    const int64_t *facts = &r->t->leaves[(c->here - 1) * FACTS_A_LEAF];
+    const char *op = op_info[r->at[0] & 0xffff].name;
+    const char *name = r->g->origin_name != NULL ? r->g->origin_name : op;
+    struct shape shape = {.rank = (uint32_t)facts[FACT_RANK]};
+    for (uint32_t i = 0; i < shape.rank; i++) {
+        shape.dims[i] = dim_of(facts[FACT_DIM + i]);
+    }
+    r->g->origin_name = arena_text(&r->g->arena, "%s.%u", name, r->g->n_nodes);
+    struct attr attrs[] = {attr_dims("shape", &shape),
+                           attr_dtype("dtype", (enum dtype)facts[FACT_DTYPE])};
+    (void)graph_add(r->g, OP_input, NULL, 0, attrs, 2);
+}
+
 /* The graph's error as the trace's, with the line in front when the builder did not say it. */
 static void take_error(struct atoll_trace *t, const struct graph *g, atoll_site site)
 {
@@ -144,6 +160,8 @@ static void add_calls(struct atoll_trace *t)
         r.at = &t->tape[c->at];
         if (c->leaf != 0) {
             add_leaf(&r);
+        } else if (c->here != 0) {
+            add_here(&r, c);
         } else {
             add_op(&r);
         }
@@ -154,8 +172,21 @@ static void add_calls(struct atoll_trace *t)
     t->graph->origin = (struct location){0};
 }
 
+/* The outputs of a segment before the last: they have no names of their own. */
+static void add_prefix(struct atoll_trace *t)
+{
+    for (; t->n_built_outputs < t->n_prefix && t->error.code == ATOLL_OK; t->n_built_outputs++) {
+        uint32_t id = t->prefix[t->n_built_outputs];
+        graph_output(t->graph, arena_text(&t->graph->arena, "value.%u", id), (value){id});
+    }
+}
+
 static void add_results(struct atoll_trace *t)
 {
+    if (t->prefix != NULL) {
+        add_prefix(t);
+        return;
+    }
     for (; t->n_built_outputs < t->n_outputs && t->error.code == ATOLL_OK; t->n_built_outputs++) {
         const struct capture_result *o = &t->outputs[t->n_built_outputs];
         graph_output(t->graph, capture_text(t, o->name), (value){o->value});
@@ -174,7 +205,9 @@ const struct graph *capture_graph(struct atoll_trace *t)
         return NULL;
     }
     bool is_whole = t->graph != NULL && t->n_built == t->n_calls &&
-                    t->n_built_outputs == t->n_outputs && t->n_built_updates == t->n_updates;
+                    (t->prefix != NULL ? t->n_built_outputs == t->n_prefix
+                                       : t->n_built_outputs == t->n_outputs &&
+                                             t->n_built_updates == t->n_updates);
     if (is_whole) {
         return t->graph;
     }
@@ -194,14 +227,11 @@ const struct graph *capture_graph(struct atoll_trace *t)
     return t->error.code == ATOLL_OK ? t->graph : NULL;
 }
 
-struct graph *capture_take_graph(struct atoll_trace *t)
+void capture_forget_graph(struct atoll_trace *t)
 {
-    struct graph *g = capture_graph(t) != NULL ? t->graph : NULL;
-    if (g != NULL) {
-        t->graph = NULL;
-        t->n_built = t->n_built_outputs = t->n_built_updates = 0;
-    }
-    return g;
+    graph_destroy(t->graph);
+    t->graph = NULL;
+    t->n_built = t->n_built_outputs = t->n_built_updates = 0;
 }
 
 const char *atoll_trace_text(atoll_trace *t)

@@ -162,7 +162,8 @@ void atoll_scope_end_at(atoll_site site, atoll_trace *t)
 /* The facts of a leaf; NULL for an op. */
 static const int64_t *leaf_facts(const struct atoll_trace *t, atoll_value v)
 {
-    uint32_t leaf = t->calls[v.id - 1].leaf;
+    const struct capture_call *c = &t->calls[v.id - 1];
+    uint32_t leaf = c->leaf != 0 ? c->leaf : c->here;
     return leaf == 0 ? NULL : &t->leaves[(leaf - 1) * FACTS_A_LEAF];
 }
 

@@ -59,7 +59,7 @@ static struct capture_call *new_call(struct atoll_trace *t, atoll_site site, uin
         return NULL;
     }
     struct capture_call *c = &t->calls[t->n_calls++];
-    *c = (struct capture_call){.site = site, .at = t->n_tape};
+    *c = (struct capture_call){.site = site, .at = t->n_tape, .spelled = t->n_spelled};
     return c;
 }
 
@@ -91,7 +91,9 @@ atoll_value tape_add_leaf(struct atoll_trace *t, atoll_site site, const struct t
     struct capture_call *c = at == 0 ? NULL : new_call(t, site, 4 + MAX_RANK);
     if (c == NULL || (leaf->init != NULL && init == 0) ||
         !tape_room(t, &t->leaves, &t->leaf_room, t->n_leaf_facts + FACTS_A_LEAF,
-                   sizeof *t->leaves)) {
+                   sizeof *t->leaves) ||
+        !tape_room(t, &t->numbers, &t->number_room, t->n_leaf_facts / FACTS_A_LEAF + 1,
+                   sizeof *t->numbers)) {
         return (atoll_value){t->number, 0};
     }
     c->name = at;
@@ -184,6 +186,10 @@ atoll_value tape_add_op(struct atoll_trace *t, atoll_site site, uint32_t op,
     for (uint32_t i = 0; i < n_operands; i += 2) {
         uint64_t second = i + 1 < n_operands ? operands[i + 1].id : 0;
         t->tape[t->n_tape++] = operands[i].id | second << 32;
+        t->calls[operands[i].id - 1].is_used = true;
+        if (second != 0) {
+            t->calls[second - 1].is_used = true;
+        }
     }
     for (uint32_t i = 0; i < n_attrs; i++) {
         put_attr(t, &attrs[i]);

@@ -27,6 +27,13 @@ static void record(void *context, value v, const struct tensor *t)
     }
 }
 
+/* On a device eager is a session of one op a launch. */
+static void record_launch(void *context, uint32_t launch, value v, const struct tensor *t)
+{
+    (void)launch;
+    record(context, v, t);
+}
+
 status recording_step(struct recording *rec, struct runner *eager, struct error *e)
 {
     recording_free(rec);
@@ -37,8 +44,14 @@ status recording_step(struct recording *rec, struct runner *eager, struct error 
     }
     eager->probe = record;
     eager->probe_context = rec;
+    if (eager->session != NULL) {
+        session_watch(eager->session, record_launch, rec);
+    }
     status code = runner_step(eager, e);
     eager->probe = NULL;
+    if (eager->session != NULL) {
+        session_watch(eager->session, NULL, NULL);
+    }
     if (code == ATOLL_OK && rec->is_short) {
         code = fail(e, ATOLL_OUT_OF_MEMORY, "no memory to record a step's values");
     }

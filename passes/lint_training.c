@@ -113,7 +113,8 @@ void lint_updates_vanish(struct lint *l, uint32_t id)
         return;
     }
     double magnitude = typical(n);
-    if (magnitude <= 0.0) {
+    bool is_kept_whole = train_param_form(l->o->train, n->name) != PARAM_F32;
+    if (magnitude <= 0.0 || is_kept_whole) {
         return;
     }
     double half_ulp = ldexp(dtype_info[n->dtype].epsilon, ilogb(magnitude)) / 2.0;

@@ -52,7 +52,7 @@ status train_params_parse(struct train_options *o, const char *text, struct aren
     return ATOLL_OK;
 }
 
-static enum param_form form_of(const struct train_options *o, const char *name)
+enum param_form train_param_form(const struct train_options *o, const char *name)
 {
     for (uint32_t i = o->n_param_rules; name != NULL && i-- > 0;) {
         if (pattern_matches(o->param_rules[i].pattern, name)) {
@@ -126,7 +126,7 @@ static value store_param(struct graph *out, const struct graph *in, value v, con
     struct storing *s = context;
     const struct node *n = graph_node(in, v);
     (void)operands;
-    enum param_form form = n->op == OP_param ? form_of(s->o, n->name) : PARAM_F32;
+    enum param_form form = n->op == OP_param ? train_param_form(s->o, n->name) : PARAM_F32;
     if (form == PARAM_F32) {
         return (value){0};
     }

@@ -77,6 +77,8 @@ status train_options_parse(struct train_options *o, const char *optimizer, const
  * "*=bf16-stochastic,b?=f32". Rules are allocated in `keep`. NULL or "": none. */
 status train_params_parse(struct train_options *o, const char *text, struct arena *keep,
                           struct error *e);
+/* How the parameter of that name is kept. */
+enum param_form train_param_form(const struct train_options *o, const char *name);
 /* The learning rate, f64, after k accepted steps (f64). */
 value train_schedule(struct graph *g, const struct schedule *c, value base, value k);
 status train_options_check(const struct train_options *o, struct error *e);

@@ -462,6 +462,9 @@ static status run_all(struct session *s, struct error *e)
         } else if (in_call == 0) {
             TRY(launch_stages(s, l, first, args, s->flat[i], e));
         }
+        if (s->watcher != NULL) { /* of one call of many tensors at its head */
+            TRY(remote_show(s, i, s->remote->many[i] != NULL ? l->count : in_call == 0, e));
+        }
         in_call -= in_call > 0;
         first += l->cuda.n_stages;
         args += l->n_args;
@@ -473,6 +476,9 @@ static status run_all(struct session *s, struct error *e)
 static status run_or_replay(struct session *s, struct error *e)
 {
     struct device_session *r = s->remote;
+    if (s->watcher != NULL) {
+        return run_all(s, e);
+    }
     if (r->recording == NULL && r->steps == 1) {
         TRY(r->backend->record_begin(s->device, e));
         status code = run_all(s, e);

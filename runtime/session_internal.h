@@ -56,5 +56,7 @@ struct tensor *remote_peek(struct session *s, value leaf);
 struct tensor *remote_leaf(struct session *s, value leaf);
 status remote_step(struct session *s, struct error *e);
 struct tensor remote_output(struct session *s, uint32_t i);
+/* session_watch.c: the results of n launches to the watcher. */
+status remote_show(struct session *s, uint32_t first, uint32_t n, struct error *e);
 
 #endif

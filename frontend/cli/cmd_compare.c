@@ -312,7 +312,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     status code = of_model(compare_precision(j->model, &j->compile, j->seed, &x, &y, on_value, &p,
                                              tolerance, &parting, e),
                            e);
-    bool sees_values = j->compile.device == NULL; /* a device shows outputs and leaves only */
+    bool sees_values = j->compile.device == NULL; /* the reference's policy run is the CPU's */
     if (code == ATOLL_OK && sees_values) {
         snprintf(what, sizeof what,
                  "first value over relative L2 %.3g from the reference:", tolerance);
@@ -331,7 +331,7 @@ static status compare_policy(struct job *j, struct split *split, const struct ar
     total->different += bits.different;
     runner_free(&sides[0].runner);
     runner_free(&sides[1].runner);
-    if (code == ATOLL_OK && bits.different > 0 && sees_values) {
+    if (code == ATOLL_OK && bits.different > 0) {
         code = find_parting(j, split, batch, epochs, &parting, &at, e);
         print_parting(&p, "fused", "fused and eager part at", parting.text);
     }

@@ -9,6 +9,8 @@ static const struct option options[] = {
     {"policy", "P", "precision policy (default fp32)"},
     {"shape", "n=64", "fix symbols to numbers"},
     {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},
+    {"params", "FORM",
+     "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},
     {"schedule", "TEXT", "learning-rate schedule"},
     {"clip", "NORM", "clip gradients to this global norm"},
     {"accumulate", "K", "micro-batches a step"},

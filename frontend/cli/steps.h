@@ -11,6 +11,8 @@
     {"data", "FILE", "CSV(.gz), NPY, NPZ or safetensors with x and y"},                            \
         {"policy", "P", "precision policy (default fp32)"},                                        \
         {"optimizer", "TEXT", "adamw, adam, sgd or lion with settings"},                           \
+        {"params", "FORM",                                                                         \
+         "how parameters are kept: f32, bf16-stochastic, bf16-remainder; PATTERN=FORM,..."},       \
         {"schedule", "TEXT", "learning-rate schedule"},                                            \
         {"clip", "NORM", "clip gradients to this global norm"},                                    \
         {"accumulate", "K", "micro-batches a step"},                                               \

@@ -124,35 +124,24 @@ static void unpack(const struct matmul *m, const struct matrix *x, const uint8_t
     }
 }
 
-static void multiply_f32(const struct matmul *m, const float *a, const float *b, float *sum)
-{
-    memset(sum, 0, m->m * m->n * sizeof *sum);
-    for (uint64_t n = 0; n < m->n; n++) {
-        float *to = sum + n * m->m;
-        for (uint64_t k = 0; k < m->k; k++) {
-            const float *from = a + k * m->m;
-            float factor = b[n * m->k + k];
-            for (uint64_t i = 0; i < m->m; i++) {
-                to[i] = __builtin_fmaf(from[i], factor, to[i]);
-            }
-        }
+/* sum = a b, column by column, in increasing k. */
+#define MULTIPLY(name, type, fused)                                                                \
+    static void name(const struct matmul *m, const type *a, const type *b, type *sum)              \
+    {                                                                                              \
+        memset(sum, 0, m->m * m->n * sizeof *sum);                                                 \
+        for (uint64_t n = 0; n < m->n; n++) {                                                      \
+            type *to = sum + n * m->m;                                                             \
+            for (uint64_t k = 0; k < m->k; k++) {                                                  \
+                const type *from = a + k * m->m;                                                   \
+                type factor = b[n * m->k + k];                                                     \
+                for (uint64_t i = 0; i < m->m; i++) {                                              \
+                    to[i] = fused(from[i], factor, to[i]);                                         \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
     }
-}
-
-static void multiply_f64(const struct matmul *m, const double *a, const double *b, double *sum)
-{
-    memset(sum, 0, m->m * m->n * sizeof *sum);
-    for (uint64_t n = 0; n < m->n; n++) {
-        double *to = sum + n * m->m;
-        for (uint64_t k = 0; k < m->k; k++) {
-            const double *from = a + k * m->m;
-            double factor = b[n * m->k + k];
-            for (uint64_t i = 0; i < m->m; i++) {
-                to[i] = __builtin_fma(from[i], factor, to[i]);
-            }
-        }
-    }
-}
+MULTIPLY(multiply_f32, float, __builtin_fmaf)
+MULTIPLY(multiply_f64, double, __builtin_fma)
 
 /* A float on the device, 1 when there is none; false after a finding. */
 static bool read_factor(const struct operation *op, CUdeviceptr at, float *out)

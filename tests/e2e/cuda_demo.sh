@@ -26,6 +26,27 @@ grep -q ', 0 with different bits' "$work/compare"
     --params '*=bf16-stochastic,b?=bf16-remainder' | tee "$work/compare"
 grep -q ', 0 with different bits' "$work/compare"
 
+# relaxed rounding parts: compare names the same first value on the device as on the CPU
+cat >"$work/parts.graph" <<'GRAPH'
+graph @g(%x: f32[n,64] input, %y: i64[n] input, %w: f32[10,64] param) {
+  %h = linear(%x, %w)
+  %a = tanh(%h)
+  %b = mul(%a, %a)
+  %c = add(%b, %h)
+  %loss = cross_entropy(%c, %y)
+  return loss=%loss, logits=%c
+}
+GRAPH
+for device in cpu cuda:0; do
+    "$ATOLL_BIN/atoll" compare "$work/parts.graph" "${data[@]}" --device $device --policies bf16 --rounding relaxed --epochs 1 \
+        --batch 1000 >"$work/parts"
+    grep '^bf16: fused and eager part at %c (add)\[[0-9]*,[0-9]*\]: eager ' "$work/parts" || {
+        cat "$work/parts"
+        echo "$device: compare does not name where fused and eager part"
+        exit 1
+    }
+done
+
 "$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --target cuda:sm_90a --target cuda:sm_90 -o "$work/step.plan"
 plain=(--no-shuffle --holdout 0 --quiet --device cuda:0)
 ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 12 --save "$work/plan.st"

@@ -32,6 +32,7 @@ static void open_kept(struct runner *r, const struct setting *s, struct arena *k
     o.policy = policy_builtin(s->policy);
     train.scaler.is_enabled = o.policy->low == F16;
     o.is_eager = s->is_eager;
+    o.cc.optimise = "-O1"; /* changes no value */
     ck_assert_msg(runner_open(r, model, &o, s->seed, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_msg(small_feed(r, &e) == ATOLL_OK, "%s", e.text);
     graph_destroy(model);

@@ -39,7 +39,8 @@ static const char chain[] =
 static void search(bool is_relaxed, struct bisect *found)
 {
     struct error e = {0};
-    struct compile_options o = {.cache = small_directory(), .is_relaxed = is_relaxed};
+    struct compile_options o = {
+        .cache = small_directory(), .cc.optimise = "-O0", .is_relaxed = is_relaxed};
     struct runner before = {0};
     struct graph *g = parse(chain);
     o.is_eager = true;

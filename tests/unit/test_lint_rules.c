@@ -261,6 +261,28 @@ START_TEST(updates_that_vanish)
 }
 END_TEST
 
+/* A bf16 parameter that keeps what rounding cuts off loses nothing. */
+START_TEST(updates_that_are_kept)
+{
+    static const char *const forms[] = {"bf16-remainder", "p=bf16-stochastic", "q=bf16-remainder"};
+    static const char text[] = "graph @g(%x: f32[64] input, %p: bf16[64] param {init=\"ones\"}) {\n"
+                               "  %z = mul(%x, %p)\n  %loss = mean(%z) {dtype=f32}\n"
+                               "  return loss=%loss\n}\n";
+    struct error e = {0};
+    struct arena a = {0};
+    struct findings f = {0};
+    struct train_options train = train_options_default();
+    struct pass_options o = {.train = &train};
+    struct graph *g = graph_parse(text, strlen(text), "kept", &e);
+    ck_assert_msg(train_params_parse(&train, forms[_i], &a, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(lint_model(g, &o, &f, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_int_eq(find(&f, "L032") != NULL, _i == 2);
+    arena_free(&f.arena);
+    arena_free(&a);
+    graph_destroy(g);
+}
+END_TEST
+
 /* A rule without a planted mistake is a rule nobody has seen work. */
 START_TEST(every_rule_is_planted)
 {
@@ -321,6 +343,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, mistake, 0, (int)ARRAY_LEN(planted));
     tcase_add_loop_test(tc, put_right, 0, (int)ARRAY_LEN(planted));
     tcase_add_loop_test(tc, updates_that_vanish, 0, 9);
+    tcase_add_loop_test(tc, updates_that_are_kept, 0, 3);
     tcase_add_test(tc, every_rule_is_planted);
     tcase_add_loop_test(tc, clean_models, 0, 13);
 }

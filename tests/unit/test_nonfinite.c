@@ -9,8 +9,11 @@ static void search(struct runner *r, const char *body, double x, const char *opt
 {
     struct error e = {0};
     struct train_options train = train_options_default();
-    struct compile_options o = {
-        .train = &train, .cache = small_directory(), .is_eager = is_eager, .keeps_values = true};
+    struct compile_options o = {.train = &train,
+                                .cache = small_directory(),
+                                .is_eager = is_eager,
+                                .cc.optimise = "-O0", /* the same bits, made sooner */
+                                .keeps_values = true};
     struct recording rec = {0};
     struct graph *g = fault_model(body);
     ck_assert(train_options_parse(&train, optimizer != NULL ? optimizer : "sgd,lr=0.1", NULL, &e) ==

@@ -1,8 +1,10 @@
 /* Out of memory at every single allocation of ours, one after another: reading a model, compiling
- * its training step, stepping it, a plan's open, bind and step, and a model by calls. The linker
+ * its training step, stepping it, a plan's open, bind and step, a model by calls, and a
+ * compiled function. The linker
  * gives this program allocation functions that fail on demand (CMakeLists.txt). Nothing may leak
  * (under AddressSanitizer), the status is OUT_OF_MEMORY, and afterwards the same work gives its
  * result. */
+#include "atoll/compile.h"
 #include "atoll/layers.h"
 #include "atoll/plan.h"
 #include "atoll/tensor.h"
@@ -148,6 +150,39 @@ static status train_by_calls(struct work *w, struct error *e)
     return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
 }
 
+static void counted(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_value count = atoll_state(t, "count", ATOLL_F32, ATOLL_SCALAR, "zeros");
+    atoll_value total = atoll_sum(a[0]);
+    double scale = atoll_item(total);
+    atoll_update(count, atoll_add(count, total));
+    atoll_output(t, "loss", atoll_sum(atoll_mul(a[0], atoll_number(t, scale))));
+}
+
+/* A compiled function with a graph break and a state, two calls of two sizes. */
+static status call_compiled(struct work *w, struct error *e)
+{
+    atoll_error error = {0};
+    atoll_compiled *f = NULL;
+    atoll_results *r = atoll_results_create();
+    atoll_compile_options o = {.is_eager = 1};
+    float x[] = {1, 2, 3, 4, 5, 6};
+    if (r == NULL) {
+        return fail(e, ATOLL_OUT_OF_MEMORY, "no results");
+    }
+    (void)atoll_compile(counted, &o, &f, &error);
+    for (int64_t rows = 3; rows > 1 && error.code == ATOLL_OK; rows--) {
+        atoll_view v = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(rows, 2), x);
+        (void)atoll_call(f, &v, 1, NULL, r, &error);
+    }
+    w->loss = error.code == ATOLL_OK ? atoll_results_number(r, "loss") : 0.0;
+    atoll_compiled_destroy(f);
+    atoll_results_destroy(r);
+    return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
+}
+
 /* A module of three tensors is converted twice; a conversion that fails leaves it as it was. */
 static status convert_module(struct work *w, struct error *e)
 {
@@ -188,6 +223,7 @@ static const struct job {
     {"plan", step_plan, false, 10, 0},
     {"checkpoint", save_and_load, false, 4, 0},
     {"a model by calls", train_by_calls, true, 60, 0},
+    {"a compiled function", call_compiled, true, 60, 40},
     {"a module", convert_module, false, 20, 0},
 };
 
