@@ -171,7 +171,7 @@ START_TEST(casts_and_quantize)
     const struct format *f = &formats[_i % 2];
     enum dtype from = _i / 2 == 0 ? F16 : BF16;
     const int64_t shape[1] = {1 << 16};
-    struct tensor x = tensor_new(from, 1, shape), one = tensor_new(F32, 0, NULL);
+    struct tensor x = tensor_new(from, 1, shape), one = tensor_new(F32, 0, shape);
     for (int64_t i = 0; i < shape[0]; i++) {
         ((uint16_t *)x.data)[i] = (uint16_t)i;
     }
