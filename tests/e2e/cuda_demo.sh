@@ -20,7 +20,9 @@ same() {
     cmp "$1" "$2" || { echo "$3: the checkpoints differ"; exit 1; }
     echo "$3: same bytes"
 }
-"$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 | tee "$work/compare"
+batch=64
+[ -z "${ATOLL_SANITIZED-}" ] || batch=480 # three steps, the last one of fewer rows
+"$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 --batch $batch | tee "$work/compare"
 grep -q ', 0 with different bits' "$work/compare"
 "$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --policies bf16 --epochs 1 --batch 512 \
     --params '*=bf16-stochastic,b?=bf16-remainder' | tee "$work/compare"
