@@ -227,7 +227,10 @@ status callable_call(struct callable *c, const struct trace *t, struct called *o
     if (en != NULL) {
         entry_take(c, en, t, out);
     }
-    pthread_mutex_unlock(&c->lock);
+    bool is_miss = en == NULL && !is_eager;
+    if (!is_miss) { /* else the lock is kept, so that no other thread plans for this call too */
+        pthread_mutex_unlock(&c->lock);
+    }
     status code = ATOLL_OK;
     if (en != NULL) {
         (void)record_hit(&l);

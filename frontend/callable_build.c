@@ -372,22 +372,20 @@ static status build_static(struct lookup *l)
     *l->e = (struct error){0};
     l->event = (struct ledger_event){0};
     l->is_static = true;
-    pthread_mutex_lock(&l->c->lock);
-    count_of(l->c, l->t->segment)->n_builds--;
-    l->c->last_number -= l->en->number == l->c->last_number;
-    l->en->number = 0;
-    pthread_mutex_unlock(&l->c->lock);
     l->remark = arena_text(&l->arena,
                            "with symbols for sizes it does not compile, so each size "
                            "gets its own plan: %.300s",
                            why.text);
+    pthread_mutex_lock(&l->c->lock);
+    count_of(l->c, l->t->segment)->n_builds--;
+    l->c->last_number -= l->en->number == l->c->last_number;
+    l->en->number = 0;
     return callable_build(l);
 }
 
 status callable_build(struct lookup *l)
 {
     struct callable *c = l->c;
-    pthread_mutex_lock(&c->lock);
     status code = run_recoverable(miss_body, l, l->e);
     if (code != ATOLL_OK && l->en != NULL) {
         take_back(l);

@@ -81,7 +81,7 @@ void callable_evict(struct callable *c);
 void entry_destroy(struct entry *en);
 
 /* callable_build.c: a lookup that found nothing: an entry is planned, explained and built, or the
- * lookup is refused or eager; recorded in any case. */
+ * lookup is refused or eager; recorded in any case. Called under the lock, which it lets go. */
 status callable_build(struct lookup *l);
 /* Never changes what the call comes to: a ledger without memory loses the event. */
 void callable_record(struct lookup *l, enum ledger_outcome outcome);

@@ -113,25 +113,10 @@ static const char *attr_words(const struct attr *p, struct arena *a)
     }
 }
 
+/* Sizes are compared as guards, elsewhere. */
 static bool same_attr(const struct attr *a, const struct attr *b)
 {
-    switch (a->kind) {
-    case ATTR_INT:
-    case ATTR_BOOL:
-        return a->i == b->i;
-    case ATTR_FLOAT:
-        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
-    case ATTR_INTS:
-        return a->n_ints == b->n_ints &&
-               (a->n_ints == 0 || memcmp(a->ints, b->ints, a->n_ints * sizeof *a->ints) == 0);
-    case ATTR_DIMS:
-        return a->dims.rank == b->dims.rank;
-    case ATTR_DTYPE:
-        return a->dtype == b->dtype;
-    case ATTR_TEXT:
-        return strcmp(a->text, b->text) == 0;
-    }
-    return true;
+    return a->kind == ATTR_DIMS ? a->dims.rank == b->dims.rank : attr_equal(a, b);
 }
 
 static void compare_attrs(struct miss *m, const struct entry *en, const struct node *a,

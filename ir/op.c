@@ -98,3 +98,24 @@ uint32_t op_schema(enum op op, struct arena *a, struct attr out[MAX_ATTRS], uint
     }
     return n;
 }
+
+bool attr_equal(const struct attr *a, const struct attr *b)
+{
+    switch (a->kind) {
+    case ATTR_INT:
+    case ATTR_BOOL:
+        return a->i == b->i;
+    case ATTR_FLOAT:
+        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+    case ATTR_INTS:
+        return a->n_ints == b->n_ints &&
+               (a->n_ints == 0 || memcmp(a->ints, b->ints, a->n_ints * sizeof *a->ints) == 0);
+    case ATTR_DIMS:
+        return shape_equal(&a->dims, &b->dims);
+    case ATTR_DTYPE:
+        return a->dtype == b->dtype;
+    case ATTR_TEXT:
+        return strcmp(a->text, b->text) == 0;
+    }
+    return false;
+}

@@ -73,6 +73,9 @@ bool op_is_function(enum op op);
 /* OP_NONE when unknown. */
 enum op op_named(const char *name, size_t length);
 
+/* The same value; the names are not looked at. Floats by their bits. */
+bool attr_equal(const struct attr *a, const struct attr *b);
+
 /* The schema of an op, parsed: names, kinds and defaults in the table's order. Returns the count;
  * `required` bit i is set when attribute i has no default. Texts are allocated in the arena. */
 uint32_t op_schema(enum op op, struct arena *a, struct attr out[MAX_ATTRS], uint32_t *required);

@@ -45,17 +45,8 @@ static uint64_t hash_node(const struct node *n, const value *operands)
     return h;
 }
 
-/* Attributes follow the op's schema, so equal ops have the same names and kinds. Floats compare by
- * bits: 0 and -0 are different constants. */
-static bool same_attr(const struct attr *a, const struct attr *b)
-{
-    return a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->dtype == b->dtype &&
-           a->n_ints == b->n_ints &&
-           (a->n_ints == 0 || memcmp(a->ints, b->ints, a->n_ints * sizeof *a->ints) == 0) &&
-           shape_equal(&a->dims, &b->dims) && strcmp(a->text, b->text) == 0;
-}
-
-/* scaled(S) needs no look: it follows from the op and its operands, which are equal. */
+/* scaled(S) needs no look: it follows from the op and its operands, which are equal. Attributes
+ * follow the op's schema, so equal ops have the same names and kinds. */
 static bool same_node(const struct node *a, const struct node *n, const value *operands)
 {
     if (a->op != n->op || a->island != n->island || a->n_operands != n->n_operands) {
@@ -67,7 +58,7 @@ static bool same_node(const struct node *a, const struct node *n, const value *o
         }
     }
     for (uint32_t i = 0; i < n->n_attrs; i++) {
-        if (!same_attr(&a->attrs[i], &n->attrs[i])) {
+        if (!attr_equal(&a->attrs[i], &n->attrs[i])) {
             return false;
         }
     }

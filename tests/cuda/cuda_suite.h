@@ -41,4 +41,22 @@ static inline struct device *device_for_tests(void)
     return d;
 }
 
+/* A suite on the device of the tests, lent in *out while it runs; SKIPPED where it cannot run. */
+static inline int run_on_device(const char *name, void (*fill)(TCase *), struct device **out)
+{
+    struct nvrtc *nvrtc = nvrtc_for_tests();
+    if (nvrtc == NULL) {
+        return SKIPPED;
+    }
+    nvrtc_close(nvrtc);
+    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
+    *out = device_for_tests();
+    if (*out == NULL) {
+        return SKIPPED;
+    }
+    int code = run_suite(name, fill);
+    device_close(*out);
+    return code;
+}
+
 #endif

@@ -145,20 +145,10 @@ static void fill(TCase *tc)
 
 int main(void)
 {
-    struct nvrtc *nvrtc = nvrtc_for_tests();
     stub = getenv("ATOLL_FAILING_NVRTC");
-    if (nvrtc == NULL || stub == NULL) {
-        printf("skipped: needs NVRTC, and ATOLL_FAILING_NVRTC set as ctest does\n");
-        nvrtc_close(nvrtc);
+    if (stub == NULL) {
+        printf("skipped: needs ATOLL_FAILING_NVRTC set as ctest does\n");
         return SKIPPED;
     }
-    nvrtc_close(nvrtc);
-    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
-    device = device_for_tests();
-    if (device == NULL) {
-        return SKIPPED;
-    }
-    int code = run_suite("cuda_fallback", fill);
-    device_close(device);
-    return code;
+    return run_on_device("cuda_fallback", fill, &device);
 }

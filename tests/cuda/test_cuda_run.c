@@ -306,17 +306,5 @@ static void fill(TCase *tc)
 
 int main(void)
 {
-    struct nvrtc *nvrtc = nvrtc_for_tests();
-    if (nvrtc == NULL) {
-        return SKIPPED;
-    }
-    nvrtc_close(nvrtc);
-    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
-    device = device_for_tests();
-    if (device == NULL) {
-        return SKIPPED;
-    }
-    int code = run_suite("cuda_run", fill);
-    device_close(device);
-    return code;
+    return run_on_device("cuda_run", fill, &device);
 }
