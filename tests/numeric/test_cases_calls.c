@@ -1,0 +1,220 @@
+/* Field cases about calls: guards, recompiles and graph breaks of compiled functions, each eager
+ * and fused. The numbers come from the reports (docs/field_cases.md). */
+#include "tests/small_training.h"
+
+#include <stdlib.h>
+
+#include "atoll/compile.h"
+
+enum { MOST = 12 };
+
+static atoll_compiled *open_with(atoll_function *fn, const atoll_compile_options *o)
+{
+    atoll_compiled *f = NULL;
+    atoll_error error = {0};
+    ck_assert_msg(atoll_compile(fn, o, &f, &error) == ATOLL_OK, "%s", error.text);
+    return f;
+}
+
+static atoll_counters counters(const atoll_compiled *f)
+{
+    atoll_counters n;
+    atoll_ledger_counters(atoll_compiled_ledger(f), &n);
+    return n;
+}
+
+/* The call's y must be want, bit for bit. */
+static void check_call(atoll_compiled *f, const atoll_view *x, uint32_t n, void *context,
+                       const float *want, int64_t n_want)
+{
+    atoll_results *r = atoll_results_create();
+    atoll_error error = {0};
+    atoll_view y;
+    ck_assert_msg(atoll_call(f, x, n, context, r, &error) == ATOLL_OK, "%s", error.text);
+    ck_assert_int_eq(atoll_results_view(r, "y", &y, &error), ATOLL_OK);
+    ck_assert_uint_eq(y.bytes, (size_t)n_want * sizeof *want);
+    ck_assert_mem_eq(y.data, want, y.bytes);
+    atoll_results_destroy(r);
+}
+
+static void check_said(const atoll_compiled *f, const char *what)
+{
+    char *text = atoll_ledger_text(atoll_compiled_ledger(f));
+    ck_assert_ptr_nonnull(text);
+    ck_assert_msg(strstr(text, what) != NULL, "'%s' is not in: %s", what, text);
+    free(text);
+}
+
+/* ---- numbers that change ---- */
+
+struct factor {
+    double number;
+    bool is_scalar;
+};
+
+static void times(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    const struct factor *k = context;
+    (void)n;
+    atoll_value by =
+        k->is_scalar ? atoll_scalar(t, "a", ATOLL_F32, k->number) : atoll_number(t, k->number);
+    atoll_output(t, "y", atoll_mul(a[0], by));
+}
+
+START_TEST(fc081)
+{
+    atoll_compile_options o = {.is_eager = _i % 2, .limit = 20};
+    atoll_compiled *f = open_with(times, &o);
+    float data[3] = {1.0f, 2.0f, 4.0f}, want[3];
+    atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(3), data);
+    for (int k = 1; k <= 10; k++) {
+        struct factor a = {(double)((float)k / 100.0f), _i < 2};
+        for (int i = 0; i < 3; i++) {
+            want[i] = (float)a.number * data[i];
+        }
+        check_call(f, &x, 1, &a, want, 3);
+    }
+    ck_assert_uint_eq(counters(f).builds, _i < 2 ? 1 : 10);
+    if (_i >= 2) {
+        check_said(f, __FILE__);
+        check_said(f, "pass it as a scalar");
+    }
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+START_TEST(fc084)
+{
+    atoll_compile_options o = {.is_eager = _i};
+    atoll_compiled *f = open_with(times, &o);
+    float data[1] = {4.0f};
+    static const double factors[] = {1.0, 10.0, 1.0};
+    static const uint64_t builds[] = {1, 2, 2};
+    atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), data);
+    for (int k = 0; k < 3; k++) {
+        struct factor a = {factors[k], false};
+        float want = 4.0f * (float)factors[k];
+        check_call(f, &x, 1, &a, &want, 1);
+        ck_assert_uint_eq(counters(f).builds, builds[k]);
+    }
+    check_said(f, "1 -> 10");
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+/* ---- sizes that change ---- */
+
+static void twice_summed(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_output(t, "y", atoll_sum(atoll_mul(a[0], atoll_number(t, 2.0))));
+}
+
+START_TEST(fc082)
+{
+    atoll_compile_options o = {.is_eager = _i};
+    atoll_compiled *f = open_with(twice_summed, &o);
+    static const int64_t sizes[] = {1, 2, 3, 5, 1};
+    static const float want[] = {2.0f, 6.0f, 12.0f, 30.0f, 2.0f};
+    float data[5] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f};
+    uint64_t before = 0;
+    for (int k = 0; k < 5; k++) {
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(sizes[k]), data);
+        before = counters(f).builds;
+        check_call(f, &x, 1, NULL, &want[k], 1);
+    }
+    ck_assert_uint_le(counters(f).builds, 3);
+    ck_assert_uint_eq(counters(f).builds, before); /* the last one had its plan */
+    check_said(f, "dim 0 of x: 1 -> 2");
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+static void summed(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_output(t, "y", atoll_sum(a[0]));
+}
+
+START_TEST(fc089)
+{
+    atoll_compile_options o = {.is_eager = _i % 2, .limit = _i < 2 ? 0 : 1, .is_static = _i >= 2};
+    atoll_compiled *f = open_with(summed, &o);
+    float data[MOST];
+    for (int i = 0; i < MOST; i++) {
+        data[i] = 1.0f;
+    }
+    for (int64_t n = 2; n <= (_i < 2 ? 12 : 3); n++) {
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(n), data);
+        float want = (float)n;
+        check_call(f, &x, 1, NULL, &want, 1);
+    }
+    ck_assert_uint_le(counters(f).builds, 2);
+    if (_i >= 2) { /* over the limit: each build with its guard */
+        atoll_error error = {0};
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(4), data);
+        ck_assert_int_eq(atoll_call(f, &x, 1, NULL, NULL, &error), ATOLL_CHECK_FAILED);
+        ck_assert_msg(strstr(error.text, "over the limit of 1 recompiles") != NULL &&
+                          strstr(error.text, "call 1 (first call)") != NULL &&
+                          strstr(error.text, "call 2 (dim 0 of x 2 -> 3") != NULL,
+                      "%s", error.text);
+    }
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+/* ---- a host read ---- */
+
+static int line_of_read;
+
+static void scaled_by_read(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_value moved = atoll_neg(a[0]); /* of an argument itself a read costs nothing */
+    line_of_read = __LINE__ + 1;
+    double s = -atoll_item(moved);
+    atoll_output(t, "y", atoll_mul(a[1], atoll_scalar(t, "s", ATOLL_F32, s)));
+}
+
+START_TEST(fc088)
+{
+    atoll_compile_options o = {.is_eager = _i % 2, .fullgraph = _i >= 2};
+    atoll_compiled *f = open_with(scaled_by_read, &o);
+    float three[1] = {3.0f}, v[2] = {1.0f, 2.0f}, want[2] = {3.0f, 6.0f};
+    atoll_view in[2] = {atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), three),
+                        atoll_view_of("v", ATOLL_F32, ATOLL_DIMS(2), v)};
+    char where[300];
+    if (_i >= 2) {
+        atoll_error error = {0};
+        ck_assert_int_eq(atoll_call(f, in, 2, NULL, NULL, &error), ATOLL_CHECK_FAILED);
+        snprintf(where, sizeof where, "%s:%d: ", __FILE__, line_of_read);
+        ck_assert_msg(strncmp(error.text, where, strlen(where)) == 0, "%s", error.text);
+    } else {
+        check_call(f, in, 2, NULL, want, 2);
+        ck_assert_uint_eq(counters(f).breaks, 1);
+        ck_assert_uint_eq(counters(f).lookups, 2); /* two graphs */
+        snprintf(where, sizeof where, "%s:%d", __FILE__, line_of_read);
+        check_said(f, where);
+        check_said(f, "read it after the call");
+    }
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+static void fill(TCase *tc)
+{
+    tcase_add_unchecked_fixture(tc, small_start, small_clean);
+    tcase_add_loop_test(tc, fc081, 0, 4);
+    tcase_add_loop_test(tc, fc082, 0, 2);
+    tcase_add_loop_test(tc, fc084, 0, 2);
+    tcase_add_loop_test(tc, fc088, 0, 4);
+    tcase_add_loop_test(tc, fc089, 0, 4);
+}
+
+int main(void)
+{
+    return run_suite("cases_calls", fill);
+}
