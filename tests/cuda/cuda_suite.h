@@ -41,16 +41,22 @@ static inline struct device *device_for_tests(void)
     return d;
 }
 
-/* A suite on the device of the tests, lent in *out while it runs; SKIPPED where it cannot run. */
-static inline int run_on_device(const char *name, void (*fill)(TCase *), struct device **out)
+/* Opens the device of the tests for a suite that runs in one process; NULL: it must be skipped. */
+static inline struct device *device_of_suite(void)
 {
     struct nvrtc *nvrtc = nvrtc_for_tests();
     if (nvrtc == NULL) {
-        return SKIPPED;
+        return NULL;
     }
     nvrtc_close(nvrtc);
     setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
-    *out = device_for_tests();
+    return device_for_tests();
+}
+
+/* A suite on the device of the tests, lent in *out while it runs; SKIPPED where it cannot run. */
+static inline int run_on_device(const char *name, void (*fill)(TCase *), struct device **out)
+{
+    *out = device_of_suite();
     if (*out == NULL) {
         return SKIPPED;
     }

@@ -162,13 +162,7 @@ static void fill(TCase *tc)
 
 int main(void)
 {
-    struct nvrtc *nvrtc = nvrtc_for_tests();
-    if (nvrtc == NULL) {
-        return SKIPPED;
-    }
-    nvrtc_close(nvrtc);
-    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
-    struct device *d = device_for_tests();
+    struct device *d = device_of_suite();
     if (d == NULL) {
         return SKIPPED;
     }

@@ -307,13 +307,7 @@ static void fill(TCase *tc)
 
 int main(void)
 {
-    struct nvrtc *nvrtc = nvrtc_for_tests();
-    if (nvrtc == NULL) {
-        return SKIPPED;
-    }
-    nvrtc_close(nvrtc);
-    setenv("CK_FORK", "no", 1); /* a device's context does not survive a fork */
-    struct device *device = device_for_tests();
+    struct device *device = device_of_suite();
     if (device == NULL) {
         return SKIPPED;
     }

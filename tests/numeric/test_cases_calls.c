@@ -1,27 +1,10 @@
 /* Field cases about calls: guards, recompiles and graph breaks of compiled functions, each eager
  * and fused. The numbers come from the reports (docs/field_cases.md). */
-#include "tests/small_training.h"
+#include "tests/small_compiled.h"
 
 #include <stdlib.h>
 
-#include "atoll/compile.h"
-
 enum { MOST = 12 };
-
-static atoll_compiled *open_with(atoll_function *fn, const atoll_compile_options *o)
-{
-    atoll_compiled *f = NULL;
-    atoll_error error = {0};
-    ck_assert_msg(atoll_compile(fn, o, &f, &error) == ATOLL_OK, "%s", error.text);
-    return f;
-}
-
-static atoll_counters counters(const atoll_compiled *f)
-{
-    atoll_counters n;
-    atoll_ledger_counters(atoll_compiled_ledger(f), &n);
-    return n;
-}
 
 /* The call's y must be want, bit for bit. */
 static void check_call(atoll_compiled *f, const atoll_view *x, uint32_t n, void *context,

@@ -1,11 +1,9 @@
 /* Compiled functions: results are the plain function's, builds happen when they must and are told,
  * breaks bring values to the host, training steps change numbers without a recompile, errors leave
  * states as they were. */
-#include "tests/small_training.h"
+#include "tests/small_compiled.h"
 
 #include <math.h>
-
-#include "atoll/compile.h"
 
 enum { COLUMNS = 3, MOST = 16 };
 static float data[MOST * COLUMNS];
@@ -16,21 +14,6 @@ static atoll_view rows_of(int64_t rows, float first)
         data[i] = first + (float)i;
     }
     return atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(rows, COLUMNS), data);
-}
-
-static atoll_compiled *open_with(atoll_function *fn, const atoll_compile_options *o)
-{
-    atoll_compiled *f = NULL;
-    atoll_error error = {0};
-    ck_assert_msg(atoll_compile(fn, o, &f, &error) == ATOLL_OK, "%s", error.text);
-    return f;
-}
-
-static atoll_counters counters(const atoll_compiled *f)
-{
-    atoll_counters n;
-    atoll_ledger_counters(atoll_compiled_ledger(f), &n);
-    return n;
 }
 
 static void call(atoll_compiled *f, const atoll_view *v, void *context, atoll_results *r)

@@ -1,0 +1,24 @@
+/* What tests of compiled functions share. */
+#ifndef ATOLL_TESTS_SMALL_COMPILED_H
+#define ATOLL_TESTS_SMALL_COMPILED_H
+
+#include "tests/small_training.h"
+
+#include "atoll/compile.h"
+
+static inline atoll_compiled *open_with(atoll_function *fn, const atoll_compile_options *o)
+{
+    atoll_compiled *f = NULL;
+    atoll_error error = {0};
+    ck_assert_msg(atoll_compile(fn, o, &f, &error) == ATOLL_OK, "%s", error.text);
+    return f;
+}
+
+static inline atoll_counters counters(const atoll_compiled *f)
+{
+    atoll_counters n;
+    atoll_ledger_counters(atoll_compiled_ledger(f), &n);
+    return n;
+}
+
+#endif
