@@ -8,26 +8,40 @@
 #include "bench.h"
 #include "runtime/file.h"
 
-enum { WIDTH = 360, PLOT_HEIGHT = 200, LEFT = 44, RIGHT = 8, TOP = 8, BOTTOM = 22 };
+enum { WIDTH = 360, PLOT_HEIGHT = 200, LEFT = 48, RIGHT = 8, TOP = 8, BOTTOM = 22 };
 
+/* --l0 to --l7 are the lines of the loss chart. Both schemes keep 3:1 against the paper,
+ * text 4.5:1.
+ */
 static const char style[] =
-    ":root{--ink:#1a1c1f;--soft:#5c636b;--line:#d8dce0;--paper:#fff;--bar:#3566b8;--other:#8fa9d4}"
+    ":root{--ink:#1a1c1f;--soft:#5c636b;--line:#d8dce0;--paper:#fff;--bar:#3566b8;--other:#7d97c2;"
+    "--warn:#a86200;--l0:#3566b8;--l1:#c2571a;--l2:#2a8f55;--l3:#9b4fb0;--l4:#b03a52;--l5:#7a7a1f;"
+    "--l6:#2583a0;--l7:#6b6f76;color-scheme:light dark}"
     "@media(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--soft:#9aa2ab;--line:#3a3f45;"
-    "--paper:#16181b;--bar:#7aa2f0;--other:#46639c}}"
-    "body{margin:0 auto;padding:16px;max-width:960px;background:var(--paper);color:var(--ink);"
-    "font:16px/1.45 system-ui,sans-serif}h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}"
-    "figure{margin:1rem 0;max-width:640px}figcaption{font-weight:600;margin-bottom:.4rem}"
+    "--paper:#16181b;--bar:#7aa2f0;--other:#56739f;--warn:#e39b2d;--l0:#7aa2f0;--l1:#f0925a;"
+    "--l2:#5fc48a;--l3:#c98add;--l4:#ef7d93;--l5:#c4c45a;--l6:#66bfdb;--l7:#a5abb3}}"
+    "*{box-sizing:border-box}body{margin:0 auto;padding:16px;max-width:1040px;"
+    "background:var(--paper);color:var(--ink);font:16px/1.45 system-ui,sans-serif;"
+    "-webkit-text-size-adjust:100%}h1{font-size:1.4rem;margin:.4rem 0;overflow-wrap:anywhere}"
+    "h2{font-size:1.1rem;margin-top:2rem}.charts{display:grid;gap:1.6rem "
+    "2.4rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));"
+    "margin-top:1.2rem}figure{margin:0;max-width:500px}"
+    "figcaption{font-weight:600;margin-bottom:.4rem}"
     "svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;"
-    "fill:var(--ink)}svg .soft{fill:var(--soft)}.wide{overflow-x:auto}table{border-collapse:"
+    "fill:var(--ink)}svg .soft{fill:var(--soft)}.lines path{fill:none;stroke-width:1.5}"
+    ".key{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.85rem;margin:.4rem 0}"
+    ".key svg{display:inline-block;width:24px;height:8px;margin-right:.4rem}"
+    ".key path{stroke-width:2}.wide{overflow-x:auto}table{border-collapse:"
     "collapse;font-size:.85rem;font-variant-numeric:tabular-nums}th,td{padding:.25rem .6rem;"
     "border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}th:first-child,"
-    "td.text,th.text{text-align:left}.wrap td{white-space:normal;text-align:left}"
-    ".warn{border-left:4px solid #c77700;padding:.4rem .8rem}p{color:var(--soft)}";
+    "td.text,th.text{text-align:left}.figures th:first-child,.figures td:first-child{position:"
+    "sticky;left:0;background:var(--paper);padding-left:0}.wrap th{padding-left:0;vertical-align:"
+    "top}.wrap td{white-space:normal;text-align:left;overflow-wrap:anywhere}"
+    ".warn{border-left:4px solid var(--warn);padding:.4rem .8rem}p{color:var(--soft)}";
 
-/* Lines of the loss chart, told apart by hue and dashes. */
-static const char *const strokes[] = {"#3566b8", "#c2571a", "#2a8f55", "#9b4fb0",
-                                      "#b03a52", "#7a7a1f", "#2b8aa0", "#6b6f76"};
-static const char *const dashes[] = {"none", "6 3", "2 3", "8 3 2 3"};
+/* Told apart by hue and dashes; only the first is solid, so that it shows under the others where
+ * they run together. */
+static const char *const dashes[] = {"none", "6 6", "2 4", "9 3 2 3", "3 9", "12 6", "1 6", "6 12"};
 
 static void add_escaped(struct text *t, const char *text)
 {
@@ -161,9 +175,8 @@ static void add_line(struct text *t, const struct bench_row *r, double low, doub
         (double)(WIDTH - LEFT - RIGHT) / (double)(r->n_losses > 1 ? r->n_losses - 1 : 1);
     double up = (double)(PLOT_HEIGHT - TOP - BOTTOM) / (high > low ? high - low : 1.0);
     bool is_down = false;
-    text_add(t,
-             "<path fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" stroke-dasharray=\"%s\" d=\"",
-             strokes[which % ARRAY_LEN(strokes)], dashes[which % ARRAY_LEN(dashes)]);
+    text_add(t, "<path stroke=\"var(--l%u)\" stroke-dasharray=\"%s\" d=\"",
+             (unsigned)(which % ARRAY_LEN(dashes)), dashes[which % ARRAY_LEN(dashes)]);
     for (int64_t k = 0; k < r->n_losses; k++) {
         bool is_number = isfinite(r->losses[k]);
         if (is_number) {
@@ -184,15 +197,15 @@ static void add_losses(struct text *t, const struct bench *b)
         return;
     }
     text_add(t,
-             "<figure><figcaption>Training loss, a step each</figcaption>\n<svg viewBox=\"0 0 %d "
-             "%d\" role=\"img\" aria-label=\"training loss\"><path d=\"M%d %dV%dH%d\" "
-             "stroke=\"var(--line)\" fill=\"none\"/>\n",
+             "<figure><figcaption>Training loss, a step each</figcaption>\n<svg class=\"lines\" "
+             "viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"training loss\"><path d=\"M%d "
+             "%dV%dH%d\" stroke=\"var(--line)\"/>\n",
              WIDTH, PLOT_HEIGHT, LEFT, TOP, PLOT_HEIGHT - BOTTOM, WIDTH - RIGHT);
     text_add(t,
-             "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.3g</text><text "
-             "class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.3g</text><text class=\"soft\" "
+             "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text><text "
+             "class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text><text class=\"soft\" "
              "x=\"%d\" y=\"%d\">step 1</text><text class=\"soft\" x=\"%d\" y=\"%d\" "
-             "text-anchor=\"end\">%" PRId64 "</text>\n",
+             "text-anchor=\"end\">step %" PRId64 "</text>\n",
              LEFT - 4, TOP + 10, high, LEFT - 4, PLOT_HEIGHT - BOTTOM, low, LEFT, PLOT_HEIGHT - 6,
              WIDTH - RIGHT, PLOT_HEIGHT - 6, b->steps);
     for (uint32_t i = 0; i < b->n_rows; i++) {
@@ -200,27 +213,27 @@ static void add_losses(struct text *t, const struct bench *b)
             add_line(t, &b->rows[i], low, high, n++);
         }
     }
-    text_add(t, "</svg><p>");
+    text_add(t, "</svg><div class=\"key\">");
     n = 0;
     for (uint32_t i = 0; i < b->n_rows; i++) {
         if (is_drawn(b, i)) {
             text_add(t,
-                     "<svg viewBox=\"0 0 24 8\" style=\"display:inline;width:24px\"><path d=\"M0 "
-                     "4H24\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\"/></svg> ",
-                     strokes[n % ARRAY_LEN(strokes)], dashes[n % ARRAY_LEN(dashes)]);
+                     "<span><svg viewBox=\"0 0 24 8\" aria-hidden=\"true\"><path d=\"M0 4H24\" "
+                     "stroke=\"var(--l%u)\" stroke-dasharray=\"%s\"/></svg>",
+                     (unsigned)(n % ARRAY_LEN(dashes)), dashes[n % ARRAY_LEN(dashes)]);
             add_escaped(t, b->rows[i].policy);
-            text_add(t, " &nbsp; ");
+            text_add(t, "</span> ");
             n++;
         }
     }
-    text_add(t, "</p></figure>\n");
+    text_add(t, "</div></figure>\n");
 }
 
 /* ---- tables ---- */
 
 static void add_rows(struct text *t, const struct bench *b)
 {
-    text_add(t, "<h2>All figures</h2><div class=\"wide\"><table><tr>");
+    text_add(t, "<h2>All figures</h2><div class=\"wide figures\"><table><tr>");
     for (uint32_t i = 0; i < n_bench_columns; i++) {
         const struct bench_column *c = &bench_columns[i];
         text_add(t, "<th%s>%s</th>", c->kind == BENCH_TEXT ? " class=\"text\"" : "", c->name);
@@ -259,9 +272,10 @@ static void add_settings(struct text *t, const struct bench *b)
 
 static void add_head(struct text *t, const struct bench *b)
 {
-    text_add(
-        t, "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta "
-           "name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>atoll bench: ");
+    text_add(t,
+             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta "
+             "name=\"viewport\" content=\"width=device-width,initial-scale=1\"><link rel=\"icon\" "
+             "href=\"data:,\"><title>atoll bench: ");
     add_escaped(t, b->job.model->name);
     text_add(t, "</title><style>%s</style></head><body>\n<h1>atoll bench: ", style);
     add_escaped(t, b->job.model->name);
@@ -300,10 +314,12 @@ status bench_write_html(const struct bench *b, const char *path, struct error *e
     struct arena scratch = SCRATCH_ARENA;
     struct text t = {.arena = &scratch};
     add_head(&t, b);
+    text_add(&t, "<div class=\"charts\">\n");
     for (size_t i = 0; i < ARRAY_LEN(charts); i++) {
         add_bars(&t, b, &charts[i]);
     }
     add_losses(&t, b);
+    text_add(&t, "</div>\n");
     add_rows(&t, b);
     add_settings(&t, b);
     text_add(&t, "</body></html>\n");

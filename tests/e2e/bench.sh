@@ -45,7 +45,12 @@ done
 [ "$(column "$work/1.csv" reserved_bytes | sort -u)" = "" ] || die "the CPU has no figure of reserved memory, one is shown"
 [ "$(grep -o '<svg viewBox="0 0 360' "$work/1.html" | wc -l)" -ge 5 ] || die "charts are missing"
 grep -q 'width=device-width' "$work/1.html" || die "no width for phones"
-! grep -qE 'https?:|src=|@import|url\(' "$work/1.html" || die "the page loads something"
+! grep -qE 'https?:|src=|@import|url\(|<script' "$work/1.html" || die "the page loads something"
+grep -q 'prefers-color-scheme:dark' "$work/1.html" || die "no colours for a dark screen"
+[ "$(grep -o 'stroke="var(--l[0-7])" stroke-dasharray="none"' "$work/1.html" | wc -l)" = 2 ] || die "lines of the loss hide each other: one is solid, with its key"
+for class in charts figures wide; do
+    grep -q "class=\"[a-z ]*$class" "$work/1.html" || die "nothing on the page is of class $class"
+done
 
 # no compiler: eager is measured, fused says why it is not, without a number
 ATOLL_CC=/nonexistent/cc bench --policies bf16 --steps 1 --repeats 1 --csv "$work/none.csv" --html "$work/none.html" >"$work/none"
