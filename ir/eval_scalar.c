@@ -31,6 +31,7 @@
 #define ROUND(a)      nearbyint(a)
 #define POW2_FLOOR(a) pow2_floor(a)
 #define POW2_CEIL(a)  pow2_ceil(a)
+#define E8M0(a)       e8m0(a)
 #define SIGN(a)       ((a) > 0.0 ? 1.0 : (a) < 0.0 ? -1.0 : (a) != (a) ? (a) : 0.0)
 #define RELU(a)       ((a) > 0.0 || (a) != (a) ? (a) : 0.0)
 #define IS_FINITE(a)  (isfinite(a) != 0)
@@ -57,6 +58,14 @@ static double pow2_ceil(double a)
 {
     int n;
     return !(a > 0.0) || isinf(a) ? a : frexp(a, &n) > 0.5 ? ldexp(1.0, n) : ldexp(0.5, n);
+}
+
+static double e8m0(double a)
+{
+    int n;
+    double x = fabs((double)(float)a);
+    (void)frexp(x, &n);
+    return !isfinite(x) ? 255.0 : x < 0x1p-126 ? 0.0 : n + 126;
 }
 
 /* ---- halves of an f32 ---- */

@@ -306,7 +306,7 @@ static status check_scaled_product(struct checker *c, uint32_t id)
     const struct node *n = &g->nodes[id];
     for (uint32_t i = 0; n->op == OP_scaled_matmul && i < 2; i++) {
         value from = scaled_source(g, n->operands[i]);
-        value inverse = behind_views(g, n->operands[2 + i]);
+        value inverse = scaled_inverse(g, n->operands[2 + i]);
         if (from.id == 0) {
             return broken(c, V016, id,
                           "found operand %s without a quantize behind it, expected one; hint: "

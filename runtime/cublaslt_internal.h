@@ -52,7 +52,10 @@ enum {
     DESC_SCALE_MODE_A = 31,
     DESC_SCALE_MODE_B = 32,
     SCALE_MODE_SCALAR = 0,
-    SCALE_MODE_OUTER = 3, /* one for each row of D or column of it */
+    SCALE_MODE_VEC32 = 2,  /* E8M0 for 32 along k, tiles of 128x4 */
+    SCALE_MODE_OUTER = 3,  /* one for each row of D or column of it */
+    SCALE_MODE_VEC128 = 4, /* one for 128 along k, those of all rows one after another */
+    SCALE_MODE_BLK128 = 5, /* one for 128x128, along k first, its count filled up to 4 */
     EPILOGUE_BIAS = 4,
     LAYOUT_BATCH = 5,
     LAYOUT_STRIDE = 6,

@@ -1,5 +1,6 @@
-/* f8 products with scales by cuBLASLt: scale pointers of one factor a tensor, or of one a row of
- * either operand. Our C = A B^T is its D^T = B A^T, so our b is its A, transposed as it lies, and
+/* f8 products with scales by cuBLASLt: scale pointers of one factor a tensor, of one a row of
+ * either operand, or of blocks (128 or 32 along k, 128x128), which lie as the library reads them
+ * (ir/scaled.h). Our C = A B^T is its D^T = B A^T, so our b is its A, transposed as it lies, and
  * our a its B: the one layout (TN) that every processor with f8 has. Accumulation is the accurate
  * one (FAST_ACCUM off). */
 #include "cublaslt_internal.h"
@@ -30,12 +31,38 @@ status cublaslt_check_scaled(const struct scaled_product *p, int arch, struct er
                     "pad it",
                     dtype_info[p->c].name, (long long)p->n);
     }
+    for (int i = 0; i < 2; i++) {
+        enum scale_kind kind = i == 0 ? p->scale_a : p->scale_b;
+        if (scale_laid_out(kind) != kind) {
+            return fail(e, ATOLL_UNSUPPORTED,
+                        "cuBLASLt: %s scales are read as %s, found them as they are computed",
+                        scale_kind_info[kind].name, scale_kind_info[scale_laid_out(kind)].name);
+        }
+    }
+    bool is_cut = p->scale_a == SCALE_BLOCK_T || p->scale_b == SCALE_BLOCK_T;
+    if (is_cut && (p->m % 4 != 0 || p->n % 4 != 0)) {
+        return fail(e, ATOLL_UNSUPPORTED,
+                    "cuBLASLt: scales of blocks want M and N multiples of 4, found M = %lld, N = "
+                    "%lld; hint: pad them",
+                    (long long)p->m, (long long)p->n);
+    }
     return ATOLL_OK;
 }
 
 static int32_t mode_of(enum scale_kind kind)
 {
-    return kind == SCALE_ROW ? SCALE_MODE_OUTER : SCALE_MODE_SCALAR;
+    switch ((int)kind) {
+    case SCALE_ROW:
+        return SCALE_MODE_OUTER;
+    case SCALE_BLOCK_T:
+        return SCALE_MODE_VEC128;
+    case SCALE_TILE_4:
+        return SCALE_MODE_BLK128;
+    case SCALE_MX_TILED:
+        return SCALE_MODE_VEC32;
+    default:
+        return SCALE_MODE_SCALAR;
+    }
 }
 
 static status describe(struct cublaslt *b, struct lt_plan *plan, struct error *e)
@@ -114,9 +141,13 @@ status cublaslt_run_scaled(struct cublaslt *b, const struct scaled_product *p,
         return ATOLL_OK;
     }
     uintptr_t all = (uintptr_t)operands[0] | (uintptr_t)operands[1] | (uintptr_t)out;
+    if (scale_kind_info[p->scale_a].depth != 0) {
+        all |= (uintptr_t)operands[2] | (uintptr_t)operands[3];
+    }
     if (all % 16 != 0) {
         return fail(e, ATOLL_UNSUPPORTED,
-                    "cuBLASLt: f8 operands and their product begin at multiples of 16 bytes; found "
+                    "cuBLASLt: f8 operands, scales of their blocks and their product begin at "
+                    "multiples of 16 bytes; found "
                     "one that does not");
     }
     TRY(plan_for(b, p, operands, &plan, e));

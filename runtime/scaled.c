@@ -4,6 +4,7 @@
  */
 #include "scaled.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "codegen/prelude/convert.h"
@@ -46,6 +47,29 @@ struct lane {
     const float *at;
     int64_t rows, step;
 };
+
+/* Scales that lie as a library wants them, one after another again, f32. */
+static void straighten(enum scale_kind kind, int64_t rows, int64_t k, const void *from, float *to)
+{
+    const struct scale_kind_row *row = &scale_kind_info[kind];
+    int64_t size[2] = {rows, k}, down = rows / row->rows, across = k / row->depth;
+    for (int64_t r = 0; r < down; r++) {
+        for (int64_t p = 0; p < across; p++) {
+            int64_t at = scale_index(kind, size, r, p);
+            uint8_t byte = row->dtype == U8 ? ((const uint8_t *)from)[at] : 0;
+            to[r * across + p] = row->dtype != U8 ? ((const float *)from)[at]
+                                 : byte == 255    ? (float)NAN
+                                                  : ldexpf(1.0F, byte - 127);
+        }
+    }
+}
+
+/* How many floats straighten gives; 0: the scales are straight already. */
+static int64_t to_straighten(enum scale_kind kind, int64_t rows, int64_t k)
+{
+    const struct scale_kind_row *row = &scale_kind_info[kind];
+    return row->plain == kind ? 0 : rows / row->rows * (k / row->depth);
+}
 
 static struct lane lane_of(const float *scales, enum scale_kind kind, int64_t k, int64_t at)
 {
@@ -110,16 +134,27 @@ status scaled_run(struct contraction_cache *cache, const struct scaled_product *
         memset(out, 0, (size_t)n_out * dtype_info[p->c].bytes);
         return ATOLL_OK;
     }
+    const float *s = operands[2], *t = operands[3];
+    int64_t n_s = to_straighten(p->scale_a, p->m, p->k);
+    int64_t n_t = to_straighten(p->scale_b, p->n, p->k);
     int64_t total = padded(p->m * chunk) + padded(p->n * chunk) + 2 * padded(n_out);
     float *a;
-    TRY(contraction_scratch(cache, (size_t)total * sizeof *a, &a, e));
+    TRY(contraction_scratch(cache, (size_t)(total + n_s + n_t) * sizeof *a, &a, e));
     float *b = a + padded(p->m * chunk), *partial = b + padded(p->n * chunk);
-    float *sum = partial + padded(n_out);
+    float *sum = partial + padded(n_out), *straight = a + total;
+    if (n_s > 0) {
+        straighten(p->scale_a, p->m, p->k, operands[2], straight);
+        s = straight;
+    }
+    if (n_t > 0) {
+        straighten(p->scale_b, p->n, p->k, operands[3], straight + n_s);
+        t = straight + n_s;
+    }
     for (int64_t at = 0; at < p->k; at += chunk) {
         struct contraction c = {
             .ab = F32, .c = F32, .transpose_b = true, .m = p->m, .n = p->n, .k = chunk};
-        struct lane of_a = lane_of(operands[2], p->scale_a, p->k, at);
-        struct lane of_b = lane_of(operands[3], p->scale_b, p->k, at);
+        struct lane of_a = lane_of(s, p->scale_a, p->k, at);
+        struct lane of_b = lane_of(t, p->scale_b, p->k, at);
         widen(p->a, p->m, p->k, at, chunk, operands[0], a);
         widen(p->b, p->n, p->k, at, chunk, operands[1], b);
         TRY(contraction_run(cache, &c, a, b, NULL, partial, e));

@@ -20,7 +20,7 @@ static inline bool is_float_op(enum op op)
 static inline bool is_step_op(enum op op)
 {
     return op == OP_scale_loss || op == OP_unscale || op == OP_bf16_high || op == OP_bf16_rest ||
-           op == OP_bf16_join || op == OP_bf16_stochastic;
+           op == OP_bf16_join || op == OP_bf16_stochastic || op == OP_e8m0;
 }
 
 /* The op over float leaves of kind `leaf`, (4,8) or (8): the first of dtype a, the others b. */

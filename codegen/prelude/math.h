@@ -422,6 +422,12 @@ A_FN float m_pow2_ceil(float x)
     return low < x ? low + low : low;
 }
 
+/* The exponent field, sign left out. */
+A_FN float m_e8m0(float x)
+{
+    return (float)(int32_t)(a_bits(x) >> 23 & 0xffu);
+}
+
 /* f64: the platform's own; CPU and GPU may differ in the last bits. */
 #if A_CUDA
 #define A_LIBM(name) name

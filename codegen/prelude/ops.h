@@ -32,6 +32,7 @@
 #undef IS_FINITE
 #undef POW2_FLOOR
 #undef POW2_CEIL
+#undef E8M0
 #undef HIGH
 #undef REST
 #undef JOIN
@@ -64,6 +65,7 @@
 #define ROUND(a)      m_round(a)
 #define POW2_FLOOR(a) m_pow2_floor(a)
 #define POW2_CEIL(a)  m_pow2_ceil(a)
+#define E8M0(a)       m_e8m0(a)
 #define HIGH(a)       high_bf16(a)
 #define REST(a)       rest_bf16(a)
 #define JOIN(a, b)    join_bf16(a, b)
@@ -92,6 +94,7 @@
 #define ROUND(a)      m_round_f64(a)
 #define POW2_FLOOR(a) m_pow2_floor_f64(a)
 #define POW2_CEIL(a)  m_pow2_ceil_f64(a)
+#define E8M0(a)       ((double)m_e8m0((float)(a)))
 #define HIGH(a)       ((double)high_bf16((float)(a)))
 #define REST(a)       ((double)rest_bf16((float)(a)))
 #define JOIN(a, b)    ((double)join_bf16((float)(a), (float)(b)))

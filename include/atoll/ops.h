@@ -309,400 +309,406 @@ static inline atoll_value atoll_quantize_call(atoll_quantize_args s)
 { return atoll_op(s.site, NULL, 53, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 1); }
 #define atoll_quantize(...) atoll_quantize_call((atoll_quantize_args){.site = {__FILE__, __LINE__}, .dtype = ATOLL_F8E4M3, __VA_ARGS__})
 
+/* e8m0(a): the exponent bits of an f32 as a whole number: E8M0 of a power of two, 0 for 2^-127 and below, 255 for infinities and NaN */
+typedef struct { atoll_site site; atoll_value a; } atoll_e8m0_args;
+static inline atoll_value atoll_e8m0_call(atoll_e8m0_args s)
+{ return atoll_op(s.site, NULL, 54, (atoll_value[]){s.a}, 1, NULL, 0); }
+#define atoll_e8m0(...) atoll_e8m0_call((atoll_e8m0_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
+
 /* scale_loss(a, b): loss times the scaler's scale; the value is scaled(b) from here */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; } atoll_scale_loss_args;
 static inline atoll_value atoll_scale_loss_call(atoll_scale_loss_args s)
-{ return atoll_op(s.site, NULL, 54, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
+{ return atoll_op(s.site, NULL, 55, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
 #define atoll_scale_loss(...) atoll_scale_loss_call((atoll_scale_loss_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* unscale(a, b): gradient times 1/scale; scaled(S) ends here */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; } atoll_unscale_args;
 static inline atoll_value atoll_unscale_call(atoll_unscale_args s)
-{ return atoll_op(s.site, NULL, 55, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
+{ return atoll_op(s.site, NULL, 56, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
 #define atoll_unscale(...) atoll_unscale_call((atoll_unscale_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* bf16_high(a): the bf16 nearest to an f32, ties away from zero: the half of it that a bf16 parameter keeps */
 typedef struct { atoll_site site; atoll_value a; } atoll_bf16_high_args;
 static inline atoll_value atoll_bf16_high_call(atoll_bf16_high_args s)
-{ return atoll_op(s.site, NULL, 56, (atoll_value[]){s.a}, 1, NULL, 0); }
+{ return atoll_op(s.site, NULL, 57, (atoll_value[]){s.a}, 1, NULL, 0); }
 #define atoll_bf16_high(...) atoll_bf16_high_call((atoll_bf16_high_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* bf16_rest(a): the other half: the low 16 bits of an f32 as a whole number, 0 for NaN */
 typedef struct { atoll_site site; atoll_value a; } atoll_bf16_rest_args;
 static inline atoll_value atoll_bf16_rest_call(atoll_bf16_rest_args s)
-{ return atoll_op(s.site, NULL, 57, (atoll_value[]){s.a}, 1, NULL, 0); }
+{ return atoll_op(s.site, NULL, 58, (atoll_value[]){s.a}, 1, NULL, 0); }
 #define atoll_bf16_rest(...) atoll_bf16_rest_call((atoll_bf16_rest_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* bf16_join(a, b): the f32 whose bf16_high is a and bf16_rest is b, bit for bit */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; } atoll_bf16_join_args;
 static inline atoll_value atoll_bf16_join_call(atoll_bf16_join_args s)
-{ return atoll_op(s.site, NULL, 58, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
+{ return atoll_op(s.site, NULL, 59, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
 #define atoll_bf16_join(...) atoll_bf16_join_call((atoll_bf16_join_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* bf16_stochastic(a, b): a to one of the bf16 around it, b a random number in [0,1): away from zero with the probability of the share cut off; infinities and NaN stay */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; } atoll_bf16_stochastic_args;
 static inline atoll_value atoll_bf16_stochastic_call(atoll_bf16_stochastic_args s)
-{ return atoll_op(s.site, NULL, 59, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
+{ return atoll_op(s.site, NULL, 60, (atoll_value[]){s.a, s.b}, 2, NULL, 0); }
 #define atoll_bf16_stochastic(...) atoll_bf16_stochastic_call((atoll_bf16_stochastic_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* sum(a): sum, accumulated in f32 (f64, i64). .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_dtype dtype; atoll_value a; } atoll_sum_args;
 static inline atoll_value atoll_sum_call(atoll_sum_args s)
-{ return atoll_op(s.site, NULL, 60, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
+{ return atoll_op(s.site, NULL, 61, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
 #define atoll_sum(...) atoll_sum_call((atoll_sum_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE, __VA_ARGS__})
 
 /* prod(a): product. .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_dtype dtype; atoll_value a; } atoll_prod_args;
 static inline atoll_value atoll_prod_call(atoll_prod_args s)
-{ return atoll_op(s.site, NULL, 61, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
+{ return atoll_op(s.site, NULL, 62, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
 #define atoll_prod(...) atoll_prod_call((atoll_prod_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE, __VA_ARGS__})
 
 /* max(a): largest; NaN if any is; -inf over nothing. .axes = {0}, .keepdims = false */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_value a; } atoll_max_args;
 static inline atoll_value atoll_max_call(atoll_max_args s)
-{ return atoll_op(s.site, NULL, 62, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 63, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_max(...) atoll_max_call((atoll_max_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, __VA_ARGS__})
 
 /* min(a): smallest; NaN if any is; inf over nothing. .axes = {0}, .keepdims = false */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_value a; } atoll_min_args;
 static inline atoll_value atoll_min_call(atoll_min_args s)
-{ return atoll_op(s.site, NULL, 63, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 64, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_min(...) atoll_min_call((atoll_min_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, __VA_ARGS__})
 
 /* any(a): true if any is. .axes = {0}, .keepdims = false */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_value a; } atoll_any_args;
 static inline atoll_value atoll_any_call(atoll_any_args s)
-{ return atoll_op(s.site, NULL, 64, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 65, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_any(...) atoll_any_call((atoll_any_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, __VA_ARGS__})
 
 /* all(a): true if all are. .axes = {0}, .keepdims = false */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_value a; } atoll_all_args;
 static inline atoll_value atoll_all_call(atoll_all_args s)
-{ return atoll_op(s.site, NULL, 65, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 66, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_all(...) atoll_all_call((atoll_all_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, __VA_ARGS__})
 
 /* argmax(a): index of the first largest, NaN counts as largest; i64. .axis = -1, .keepdims = false */
 typedef struct { atoll_site site; int64_t axis; bool keepdims; atoll_value a; } atoll_argmax_args;
 static inline atoll_value atoll_argmax_call(atoll_argmax_args s)
-{ return atoll_op(s.site, NULL, 66, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 67, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_argmax(...) atoll_argmax_call((atoll_argmax_args){.site = {__FILE__, __LINE__}, .axis = -1, .keepdims = false, __VA_ARGS__})
 
 /* argmin(a): index of the first smallest, NaN counts as smallest; i64. .axis = -1, .keepdims = false */
 typedef struct { atoll_site site; int64_t axis; bool keepdims; atoll_value a; } atoll_argmin_args;
 static inline atoll_value atoll_argmin_call(atoll_argmin_args s)
-{ return atoll_op(s.site, NULL, 67, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 68, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_argmin(...) atoll_argmin_call((atoll_argmin_args){.site = {__FILE__, __LINE__}, .axis = -1, .keepdims = false, __VA_ARGS__})
 
 /* mean(a): sum / count, rounded once. .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_dtype dtype; atoll_value a; } atoll_mean_args;
 static inline atoll_value atoll_mean_call(atoll_mean_args s)
-{ return atoll_op(s.site, NULL, 68, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
+{ return atoll_op(s.site, NULL, 69, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
 #define atoll_mean(...) atoll_mean_call((atoll_mean_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, .dtype = ATOLL_NO_DTYPE, __VA_ARGS__})
 
 /* norm(a): (sum |a|^p)^(1/p); p inf: largest |a|. .axes = {0}, .keepdims = false, .p = 2, .dtype = ATOLL_NO_DTYPE */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; double p; atoll_dtype dtype; atoll_value a; } atoll_norm_args;
 static inline atoll_value atoll_norm_call(atoll_norm_args s)
-{ return atoll_op(s.site, NULL, 69, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 4); }
+{ return atoll_op(s.site, NULL, 70, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 4); }
 #define atoll_norm(...) atoll_norm_call((atoll_norm_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, .p = 2, .dtype = ATOLL_NO_DTYPE, __VA_ARGS__})
 
 /* variance(a): sum (a - mean)^2 / (count - correction), two passes. .axes = {0}, .keepdims = false, .correction = 1 */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; int64_t correction; atoll_value a; } atoll_variance_args;
 static inline atoll_value atoll_variance_call(atoll_variance_args s)
-{ return atoll_op(s.site, NULL, 70, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_INT, {.i = s.correction}}}, 3); }
+{ return atoll_op(s.site, NULL, 71, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}, {ATOLL_ATTR_INT, {.i = s.correction}}}, 3); }
 #define atoll_variance(...) atoll_variance_call((atoll_variance_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, .correction = 1, __VA_ARGS__})
 
 /* logsumexp(a): log(sum(e^a)), stable. .axes = {0}, .keepdims = false */
 typedef struct { atoll_site site; atoll_dims axes; bool keepdims; atoll_value a; } atoll_logsumexp_args;
 static inline atoll_value atoll_logsumexp_call(atoll_logsumexp_args s)
-{ return atoll_op(s.site, NULL, 71, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
+{ return atoll_op(s.site, NULL, 72, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.axes}}, {ATOLL_ATTR_BOOL, {.i = s.keepdims}}}, 2); }
 #define atoll_logsumexp(...) atoll_logsumexp_call((atoll_logsumexp_args){.site = {__FILE__, __LINE__}, .axes = {0}, .keepdims = false, __VA_ARGS__})
 
 /* matmul(a, b): a (..,M,K) times b (..,K,N), batch dims broadcast. .transpose_a = false, .transpose_b = false */
 typedef struct { atoll_site site; bool transpose_a; bool transpose_b; atoll_value a; atoll_value b; } atoll_matmul_args;
 static inline atoll_value atoll_matmul_call(atoll_matmul_args s)
-{ return atoll_op(s.site, NULL, 72, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_BOOL, {.i = s.transpose_a}}, {ATOLL_ATTR_BOOL, {.i = s.transpose_b}}}, 2); }
+{ return atoll_op(s.site, NULL, 73, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_BOOL, {.i = s.transpose_a}}, {ATOLL_ATTR_BOOL, {.i = s.transpose_b}}}, 2); }
 #define atoll_matmul(...) atoll_matmul_call((atoll_matmul_args){.site = {__FILE__, __LINE__}, .transpose_a = false, .transpose_b = false, __VA_ARGS__})
 
 /* linear(a, b, [c]): x (..,K) w (N,K) bias (N): x w^T + bias, rounded once */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; atoll_value c; } atoll_linear_args;
 static inline atoll_value atoll_linear_call(atoll_linear_args s)
-{ return atoll_op(s.site, NULL, 73, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
+{ return atoll_op(s.site, NULL, 74, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
 #define atoll_linear(...) atoll_linear_call((atoll_linear_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
-/* scaled_matmul(a, b, c, d): a (M,K) times b (N,K) transposed, both f8, times their reciprocal scales c and d, f32: tensor, row, block (1x128), tile (128x128) or mx (1x32). .scale_a = "tensor", .scale_b = "tensor", .dtype = ATOLL_BF16 */
+/* scaled_matmul(a, b, c, d): a (M,K) times b (N,K) transposed, both f8, times their reciprocal scales c and d, f32: tensor, row, block (1x128), tile (128x128) or mx (1x32); block_t, tile_4, mx_tiled: as cuBLASLt reads the last three. .scale_a = "tensor", .scale_b = "tensor", .dtype = ATOLL_BF16 */
 typedef struct { atoll_site site; const char *scale_a; const char *scale_b; atoll_dtype dtype; atoll_value a; atoll_value b; atoll_value c; atoll_value d; } atoll_scaled_matmul_args;
 static inline atoll_value atoll_scaled_matmul_call(atoll_scaled_matmul_args s)
-{ return atoll_op(s.site, NULL, 74, (atoll_value[]){s.a, s.b, s.c, s.d}, 4, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.scale_a}}, {ATOLL_ATTR_TEXT, {.text = s.scale_b}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
+{ return atoll_op(s.site, NULL, 75, (atoll_value[]){s.a, s.b, s.c, s.d}, 4, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.scale_a}}, {ATOLL_ATTR_TEXT, {.text = s.scale_b}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 3); }
 #define atoll_scaled_matmul(...) atoll_scaled_matmul_call((atoll_scaled_matmul_args){.site = {__FILE__, __LINE__}, .scale_a = "tensor", .scale_b = "tensor", .dtype = ATOLL_BF16, __VA_ARGS__})
 
 /* reshape(a, shape): same elements in row-major order; one dim may be -1 */
 typedef struct { atoll_site site; atoll_value a; atoll_dims shape; } atoll_reshape_args;
 static inline atoll_value atoll_reshape_call(atoll_reshape_args s)
-{ return atoll_op(s.site, NULL, 75, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}}, 1); }
+{ return atoll_op(s.site, NULL, 76, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}}, 1); }
 #define atoll_reshape(...) atoll_reshape_call((atoll_reshape_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* transpose(a): result axis i is operand axis perm[i]; empty: reverse. .perm = {0} */
 typedef struct { atoll_site site; atoll_dims perm; atoll_value a; } atoll_transpose_args;
 static inline atoll_value atoll_transpose_call(atoll_transpose_args s)
-{ return atoll_op(s.site, NULL, 76, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.perm}}}, 1); }
+{ return atoll_op(s.site, NULL, 77, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INTS, {.dims = &s.perm}}}, 1); }
 #define atoll_transpose(...) atoll_transpose_call((atoll_transpose_args){.site = {__FILE__, __LINE__}, .perm = {0}, __VA_ARGS__})
 
 /* expand(a, shape): broadcast to a shape */
 typedef struct { atoll_site site; atoll_value a; atoll_dims shape; } atoll_expand_args;
 static inline atoll_value atoll_expand_call(atoll_expand_args s)
-{ return atoll_op(s.site, NULL, 77, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}}, 1); }
+{ return atoll_op(s.site, NULL, 78, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}}, 1); }
 #define atoll_expand(...) atoll_expand_call((atoll_expand_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* slice(a): start to stop by step along one axis; negative counts from the end. .axis = 0, .start = 0, .stop = INT64_MAX, .step = 1 */
 typedef struct { atoll_site site; int64_t axis; int64_t start; int64_t stop; int64_t step; atoll_value a; } atoll_slice_args;
 static inline atoll_value atoll_slice_call(atoll_slice_args s)
-{ return atoll_op(s.site, NULL, 78, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_INT, {.i = s.start}}, {ATOLL_ATTR_INT, {.i = s.stop}}, {ATOLL_ATTR_INT, {.i = s.step}}}, 4); }
+{ return atoll_op(s.site, NULL, 79, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_INT, {.i = s.start}}, {ATOLL_ATTR_INT, {.i = s.stop}}, {ATOLL_ATTR_INT, {.i = s.step}}}, 4); }
 #define atoll_slice(...) atoll_slice_call((atoll_slice_args){.site = {__FILE__, __LINE__}, .axis = 0, .start = 0, .stop = INT64_MAX, .step = 1, __VA_ARGS__})
 
 /* concat(values, n): operands one after another along an axis. .axis = 0 */
 typedef struct { atoll_site site; int64_t axis; const atoll_value *values; uint32_t n; } atoll_concat_args;
 static inline atoll_value atoll_concat_call(atoll_concat_args s)
-{ return atoll_op(s.site, NULL, 79, s.values, s.n, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
+{ return atoll_op(s.site, NULL, 80, s.values, s.n, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
 #define atoll_concat(...) atoll_concat_call((atoll_concat_args){.site = {__FILE__, __LINE__}, .axis = 0, __VA_ARGS__})
 
 /* pad(a): value before, after and (step > 1) between elements of an axis. .axis = 0, .low = 0, .high = 0, .step = 1, .value = 0 */
 typedef struct { atoll_site site; int64_t axis; int64_t low; int64_t high; int64_t step; double value; atoll_value a; } atoll_pad_args;
 static inline atoll_value atoll_pad_call(atoll_pad_args s)
-{ return atoll_op(s.site, NULL, 80, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_INT, {.i = s.low}}, {ATOLL_ATTR_INT, {.i = s.high}}, {ATOLL_ATTR_INT, {.i = s.step}}, {ATOLL_ATTR_FLOAT, {.f = s.value}}}, 5); }
+{ return atoll_op(s.site, NULL, 81, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_INT, {.i = s.low}}, {ATOLL_ATTR_INT, {.i = s.high}}, {ATOLL_ATTR_INT, {.i = s.step}}, {ATOLL_ATTR_FLOAT, {.f = s.value}}}, 5); }
 #define atoll_pad(...) atoll_pad_call((atoll_pad_args){.site = {__FILE__, __LINE__}, .axis = 0, .low = 0, .high = 0, .step = 1, .value = 0, __VA_ARGS__})
 
 /* take(a, b): slices of a at integer indices b along an axis; negative from the end; a computed index out of range gives NaN (0). .axis = 0 */
 typedef struct { atoll_site site; int64_t axis; atoll_value a; atoll_value b; } atoll_take_args;
 static inline atoll_value atoll_take_call(atoll_take_args s)
-{ return atoll_op(s.site, NULL, 81, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
+{ return atoll_op(s.site, NULL, 82, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
 #define atoll_take(...) atoll_take_call((atoll_take_args){.site = {__FILE__, __LINE__}, .axis = 0, __VA_ARGS__})
 
 /* index_add(a, b, c): a with slices c added at indices b along an axis, in index order, in f32; a computed index out of range is ignored. .axis = 0 */
 typedef struct { atoll_site site; int64_t axis; atoll_value a; atoll_value b; atoll_value c; } atoll_index_add_args;
 static inline atoll_value atoll_index_add_call(atoll_index_add_args s)
-{ return atoll_op(s.site, NULL, 82, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
+{ return atoll_op(s.site, NULL, 83, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
 #define atoll_index_add(...) atoll_index_add_call((atoll_index_add_args){.site = {__FILE__, __LINE__}, .axis = 0, __VA_ARGS__})
 
 /* gather(a, b): element of a at index b along an axis, other axes as b's. .axis = -1 */
 typedef struct { atoll_site site; int64_t axis; atoll_value a; atoll_value b; } atoll_gather_args;
 static inline atoll_value atoll_gather_call(atoll_gather_args s)
-{ return atoll_op(s.site, NULL, 83, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
+{ return atoll_op(s.site, NULL, 84, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
 #define atoll_gather(...) atoll_gather_call((atoll_gather_args){.site = {__FILE__, __LINE__}, .axis = -1, __VA_ARGS__})
 
 /* scatter_add(a, b, c): a with c added at index b along an axis, in index order, in f32. .axis = -1 */
 typedef struct { atoll_site site; int64_t axis; atoll_value a; atoll_value b; atoll_value c; } atoll_scatter_add_args;
 static inline atoll_value atoll_scatter_add_call(atoll_scatter_add_args s)
-{ return atoll_op(s.site, NULL, 84, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
+{ return atoll_op(s.site, NULL, 85, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}}, 1); }
 #define atoll_scatter_add(...) atoll_scatter_add_call((atoll_scatter_add_args){.site = {__FILE__, __LINE__}, .axis = -1, __VA_ARGS__})
 
 /* embedding(a, b): rows of w (V,C) at indices; padding_idx gets no gradient. .padding_idx = -9223372036854775807 */
 typedef struct { atoll_site site; int64_t padding_idx; atoll_value a; atoll_value b; } atoll_embedding_args;
 static inline atoll_value atoll_embedding_call(atoll_embedding_args s)
-{ return atoll_op(s.site, NULL, 85, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.padding_idx}}}, 1); }
+{ return atoll_op(s.site, NULL, 86, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.padding_idx}}}, 1); }
 #define atoll_embedding(...) atoll_embedding_call((atoll_embedding_args){.site = {__FILE__, __LINE__}, .padding_idx = -9223372036854775807, __VA_ARGS__})
 
 /* one_hot(a, classes): 1 at the index, 0 elsewhere. .dtype = ATOLL_F32 */
 typedef struct { atoll_site site; atoll_dtype dtype; atoll_value a; int64_t classes; } atoll_one_hot_args;
 static inline atoll_value atoll_one_hot_call(atoll_one_hot_args s)
-{ return atoll_op(s.site, NULL, 86, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.classes}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 2); }
+{ return atoll_op(s.site, NULL, 87, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.classes}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 2); }
 #define atoll_one_hot(...) atoll_one_hot_call((atoll_one_hot_args){.site = {__FILE__, __LINE__}, .dtype = ATOLL_F32, __VA_ARGS__})
 
 /* uniform(a, shape): f32 in [0,1), seed i64[] is the operand. .stream = 0 */
 typedef struct { atoll_site site; int64_t stream; atoll_value a; atoll_dims shape; } atoll_uniform_args;
 static inline atoll_value atoll_uniform_call(atoll_uniform_args s)
-{ return atoll_op(s.site, NULL, 87, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 2); }
+{ return atoll_op(s.site, NULL, 88, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 2); }
 #define atoll_uniform(...) atoll_uniform_call((atoll_uniform_args){.site = {__FILE__, __LINE__}, .stream = 0, __VA_ARGS__})
 
 /* normal(a, shape): f32 standard normal (Box-Muller). .stream = 0 */
 typedef struct { atoll_site site; int64_t stream; atoll_value a; atoll_dims shape; } atoll_normal_args;
 static inline atoll_value atoll_normal_call(atoll_normal_args s)
-{ return atoll_op(s.site, NULL, 88, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 2); }
+{ return atoll_op(s.site, NULL, 89, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_DIMS, {.dims = &s.shape}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 2); }
 #define atoll_normal(...) atoll_normal_call((atoll_normal_args){.site = {__FILE__, __LINE__}, .stream = 0, __VA_ARGS__})
 
 /* dropout(a, b): x with probability p set to 0, else x/(1-p); b is the seed i64[]. .p = 0.5, .training = true, .stream = 0 */
 typedef struct { atoll_site site; double p; bool training; int64_t stream; atoll_value a; atoll_value b; } atoll_dropout_args;
 static inline atoll_value atoll_dropout_call(atoll_dropout_args s)
-{ return atoll_op(s.site, NULL, 89, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_BOOL, {.i = s.training}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 3); }
+{ return atoll_op(s.site, NULL, 90, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_BOOL, {.i = s.training}}, {ATOLL_ATTR_INT, {.i = s.stream}}}, 3); }
 #define atoll_dropout(...) atoll_dropout_call((atoll_dropout_args){.site = {__FILE__, __LINE__}, .p = 0.5, .training = true, .stream = 0, __VA_ARGS__})
 
 /* clamp(a): min(high, max(low, a)); NaN stays. .low = -(double)INFINITY, .high = (double)INFINITY */
 typedef struct { atoll_site site; double low; double high; atoll_value a; } atoll_clamp_args;
 static inline atoll_value atoll_clamp_call(atoll_clamp_args s)
-{ return atoll_op(s.site, NULL, 90, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.low}}, {ATOLL_ATTR_FLOAT, {.f = s.high}}}, 2); }
+{ return atoll_op(s.site, NULL, 91, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.low}}, {ATOLL_ATTR_FLOAT, {.f = s.high}}}, 2); }
 #define atoll_clamp(...) atoll_clamp_call((atoll_clamp_args){.site = {__FILE__, __LINE__}, .low = -(double)INFINITY, .high = (double)INFINITY, __VA_ARGS__})
 
 /* leaky_relu(a): a if a > 0 else slope * a. .slope = 0.01 */
 typedef struct { atoll_site site; double slope; atoll_value a; } atoll_leaky_relu_args;
 static inline atoll_value atoll_leaky_relu_call(atoll_leaky_relu_args s)
-{ return atoll_op(s.site, NULL, 91, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.slope}}}, 1); }
+{ return atoll_op(s.site, NULL, 92, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.slope}}}, 1); }
 #define atoll_leaky_relu(...) atoll_leaky_relu_call((atoll_leaky_relu_args){.site = {__FILE__, __LINE__}, .slope = 0.01, __VA_ARGS__})
 
 /* gelu(a): a Phi(a); form exact or tanh. .form = "exact" */
 typedef struct { atoll_site site; const char *form; atoll_value a; } atoll_gelu_args;
 static inline atoll_value atoll_gelu_call(atoll_gelu_args s)
-{ return atoll_op(s.site, NULL, 92, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.form}}}, 1); }
+{ return atoll_op(s.site, NULL, 93, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.form}}}, 1); }
 #define atoll_gelu(...) atoll_gelu_call((atoll_gelu_args){.site = {__FILE__, __LINE__}, .form = "exact", __VA_ARGS__})
 
 /* silu(a): a sigmoid(a) */
 typedef struct { atoll_site site; atoll_value a; } atoll_silu_args;
 static inline atoll_value atoll_silu_call(atoll_silu_args s)
-{ return atoll_op(s.site, NULL, 93, (atoll_value[]){s.a}, 1, NULL, 0); }
+{ return atoll_op(s.site, NULL, 94, (atoll_value[]){s.a}, 1, NULL, 0); }
 #define atoll_silu(...) atoll_silu_call((atoll_silu_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* softplus(a): log(1 + e^a), stable */
 typedef struct { atoll_site site; atoll_value a; } atoll_softplus_args;
 static inline atoll_value atoll_softplus_call(atoll_softplus_args s)
-{ return atoll_op(s.site, NULL, 94, (atoll_value[]){s.a}, 1, NULL, 0); }
+{ return atoll_op(s.site, NULL, 95, (atoll_value[]){s.a}, 1, NULL, 0); }
 #define atoll_softplus(...) atoll_softplus_call((atoll_softplus_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* log_sigmoid(a): log(1 / (1 + e^-a)), stable */
 typedef struct { atoll_site site; atoll_value a; } atoll_log_sigmoid_args;
 static inline atoll_value atoll_log_sigmoid_call(atoll_log_sigmoid_args s)
-{ return atoll_op(s.site, NULL, 95, (atoll_value[]){s.a}, 1, NULL, 0); }
+{ return atoll_op(s.site, NULL, 96, (atoll_value[]){s.a}, 1, NULL, 0); }
 #define atoll_log_sigmoid(...) atoll_log_sigmoid_call((atoll_log_sigmoid_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* softmax(a): e^(a-max) / sum e^(a-max) along an axis; masked: 0, not NaN, where every a is -inf. .axis = -1, .dtype = ATOLL_NO_DTYPE, .masked = false */
 typedef struct { atoll_site site; int64_t axis; atoll_dtype dtype; bool masked; atoll_value a; } atoll_softmax_args;
 static inline atoll_value atoll_softmax_call(atoll_softmax_args s)
-{ return atoll_op(s.site, NULL, 96, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}, {ATOLL_ATTR_BOOL, {.i = s.masked}}}, 3); }
+{ return atoll_op(s.site, NULL, 97, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}, {ATOLL_ATTR_BOOL, {.i = s.masked}}}, 3); }
 #define atoll_softmax(...) atoll_softmax_call((atoll_softmax_args){.site = {__FILE__, __LINE__}, .axis = -1, .dtype = ATOLL_NO_DTYPE, .masked = false, __VA_ARGS__})
 
 /* log_softmax(a): a - logsumexp(a) along an axis. .axis = -1, .dtype = ATOLL_NO_DTYPE */
 typedef struct { atoll_site site; int64_t axis; atoll_dtype dtype; atoll_value a; } atoll_log_softmax_args;
 static inline atoll_value atoll_log_softmax_call(atoll_log_softmax_args s)
-{ return atoll_op(s.site, NULL, 97, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 2); }
+{ return atoll_op(s.site, NULL, 98, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_DTYPE, {.i = (int64_t)s.dtype}}}, 2); }
 #define atoll_log_softmax(...) atoll_log_softmax_call((atoll_log_softmax_args){.site = {__FILE__, __LINE__}, .axis = -1, .dtype = ATOLL_NO_DTYPE, __VA_ARGS__})
 
 /* layer_norm(a, [b], [c]): normalised over the last `axes` axes, times weight, plus bias; two-pass variance. .axes = 1, .eps = 1.0000000000000001e-05 */
 typedef struct { atoll_site site; int64_t axes; double eps; atoll_value a; atoll_value b; atoll_value c; } atoll_layer_norm_args;
 static inline atoll_value atoll_layer_norm_call(atoll_layer_norm_args s)
-{ return atoll_op(s.site, NULL, 98, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axes}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
+{ return atoll_op(s.site, NULL, 99, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axes}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
 #define atoll_layer_norm(...) atoll_layer_norm_call((atoll_layer_norm_args){.site = {__FILE__, __LINE__}, .axes = 1, .eps = 1.0000000000000001e-05, __VA_ARGS__})
 
 /* rms_norm(a, [b]): a / sqrt(mean(a^2) + eps), times weight. .axes = 1, .eps = 1.1920928955078125e-07 */
 typedef struct { atoll_site site; int64_t axes; double eps; atoll_value a; atoll_value b; } atoll_rms_norm_args;
 static inline atoll_value atoll_rms_norm_call(atoll_rms_norm_args s)
-{ return atoll_op(s.site, NULL, 99, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axes}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
+{ return atoll_op(s.site, NULL, 100, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axes}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
 #define atoll_rms_norm(...) atoll_rms_norm_call((atoll_rms_norm_args){.site = {__FILE__, __LINE__}, .axes = 1, .eps = 1.1920928955078125e-07, __VA_ARGS__})
 
 /* batch_norm(a, [b], [c]): normalised over every axis but one with the batch's own mean and variance, times weight, plus bias; running statistics are updates over mean and variance. .axis = 1, .eps = 1.0000000000000001e-05 */
 typedef struct { atoll_site site; int64_t axis; double eps; atoll_value a; atoll_value b; atoll_value c; } atoll_batch_norm_args;
 static inline atoll_value atoll_batch_norm_call(atoll_batch_norm_args s)
-{ return atoll_op(s.site, NULL, 100, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
+{ return atoll_op(s.site, NULL, 101, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 2); }
 #define atoll_batch_norm(...) atoll_batch_norm_call((atoll_batch_norm_args){.site = {__FILE__, __LINE__}, .axis = 1, .eps = 1.0000000000000001e-05, __VA_ARGS__})
 
 /* normalize(a): a / max((sum |a|^p)^(1/p), eps) along an axis. .axis = 1, .p = 2, .eps = 9.9999999999999998e-13 */
 typedef struct { atoll_site site; int64_t axis; double p; double eps; atoll_value a; } atoll_normalize_args;
 static inline atoll_value atoll_normalize_call(atoll_normalize_args s)
-{ return atoll_op(s.site, NULL, 101, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 3); }
+{ return atoll_op(s.site, NULL, 102, (atoll_value[]){s.a}, 1, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.axis}}, {ATOLL_ATTR_FLOAT, {.f = s.p}}, {ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 3); }
 #define atoll_normalize(...) atoll_normalize_call((atoll_normalize_args){.site = {__FILE__, __LINE__}, .axis = 1, .p = 2, .eps = 9.9999999999999998e-13, __VA_ARGS__})
 
 /* cross_entropy(a, b, [c]): logits (N,C), i64 targets (N), class weights (C). .ignore_index = -100, .label_smoothing = 0, .reduction = "mean" */
 typedef struct { atoll_site site; int64_t ignore_index; double label_smoothing; const char *reduction; atoll_value a; atoll_value b; atoll_value c; } atoll_cross_entropy_args;
 static inline atoll_value atoll_cross_entropy_call(atoll_cross_entropy_args s)
-{ return atoll_op(s.site, NULL, 102, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.ignore_index}}, {ATOLL_ATTR_FLOAT, {.f = s.label_smoothing}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 3); }
+{ return atoll_op(s.site, NULL, 103, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.ignore_index}}, {ATOLL_ATTR_FLOAT, {.f = s.label_smoothing}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 3); }
 #define atoll_cross_entropy(...) atoll_cross_entropy_call((atoll_cross_entropy_args){.site = {__FILE__, __LINE__}, .ignore_index = -100, .label_smoothing = 0, .reduction = "mean", __VA_ARGS__})
 
 /* nll_loss(a, b, [c]): log-probabilities (N,C), i64 targets (N), class weights (C). .ignore_index = -100, .reduction = "mean" */
 typedef struct { atoll_site site; int64_t ignore_index; const char *reduction; atoll_value a; atoll_value b; atoll_value c; } atoll_nll_loss_args;
 static inline atoll_value atoll_nll_loss_call(atoll_nll_loss_args s)
-{ return atoll_op(s.site, NULL, 103, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.ignore_index}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 2); }
+{ return atoll_op(s.site, NULL, 104, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_INT, {.i = s.ignore_index}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 2); }
 #define atoll_nll_loss(...) atoll_nll_loss_call((atoll_nll_loss_args){.site = {__FILE__, __LINE__}, .ignore_index = -100, .reduction = "mean", __VA_ARGS__})
 
 /* mse_loss(a, b): (a-b)^2. .reduction = "mean" */
 typedef struct { atoll_site site; const char *reduction; atoll_value a; atoll_value b; } atoll_mse_loss_args;
 static inline atoll_value atoll_mse_loss_call(atoll_mse_loss_args s)
-{ return atoll_op(s.site, NULL, 104, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
+{ return atoll_op(s.site, NULL, 105, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
 #define atoll_mse_loss(...) atoll_mse_loss_call((atoll_mse_loss_args){.site = {__FILE__, __LINE__}, .reduction = "mean", __VA_ARGS__})
 
 /* l1_loss(a, b): |a-b|. .reduction = "mean" */
 typedef struct { atoll_site site; const char *reduction; atoll_value a; atoll_value b; } atoll_l1_loss_args;
 static inline atoll_value atoll_l1_loss_call(atoll_l1_loss_args s)
-{ return atoll_op(s.site, NULL, 105, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
+{ return atoll_op(s.site, NULL, 106, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
 #define atoll_l1_loss(...) atoll_l1_loss_call((atoll_l1_loss_args){.site = {__FILE__, __LINE__}, .reduction = "mean", __VA_ARGS__})
 
 /* huber_loss(a, b): d^2/2 for |d| < delta, else delta(|d| - delta/2). .delta = 1, .reduction = "mean" */
 typedef struct { atoll_site site; double delta; const char *reduction; atoll_value a; atoll_value b; } atoll_huber_loss_args;
 static inline atoll_value atoll_huber_loss_call(atoll_huber_loss_args s)
-{ return atoll_op(s.site, NULL, 106, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.delta}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 2); }
+{ return atoll_op(s.site, NULL, 107, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.delta}}, {ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 2); }
 #define atoll_huber_loss(...) atoll_huber_loss_call((atoll_huber_loss_args){.site = {__FILE__, __LINE__}, .delta = 1, .reduction = "mean", __VA_ARGS__})
 
 /* bce_with_logits(a, b, [c]): binary cross entropy of sigmoid(a) with target b, positive weight c. .reduction = "mean" */
 typedef struct { atoll_site site; const char *reduction; atoll_value a; atoll_value b; atoll_value c; } atoll_bce_with_logits_args;
 static inline atoll_value atoll_bce_with_logits_call(atoll_bce_with_logits_args s)
-{ return atoll_op(s.site, NULL, 107, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
+{ return atoll_op(s.site, NULL, 108, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
 #define atoll_bce_with_logits(...) atoll_bce_with_logits_call((atoll_bce_with_logits_args){.site = {__FILE__, __LINE__}, .reduction = "mean", __VA_ARGS__})
 
 /* binary_cross_entropy(a, b): binary cross entropy of probabilities; logs not below -100. .reduction = "mean" */
 typedef struct { atoll_site site; const char *reduction; atoll_value a; atoll_value b; } atoll_binary_cross_entropy_args;
 static inline atoll_value atoll_binary_cross_entropy_call(atoll_binary_cross_entropy_args s)
-{ return atoll_op(s.site, NULL, 108, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
+{ return atoll_op(s.site, NULL, 109, (atoll_value[]){s.a, s.b}, 2, (atoll_attr[]){{ATOLL_ATTR_TEXT, {.text = s.reduction}}}, 1); }
 #define atoll_binary_cross_entropy(...) atoll_binary_cross_entropy_call((atoll_binary_cross_entropy_args){.site = {__FILE__, __LINE__}, .reduction = "mean", __VA_ARGS__})
 
 /* all_finite(values, n): bool: every element of every operand is finite */
 typedef struct { atoll_site site; const atoll_value *values; uint32_t n; } atoll_all_finite_args;
 static inline atoll_value atoll_all_finite_call(atoll_all_finite_args s)
-{ return atoll_op(s.site, NULL, 109, s.values, s.n, NULL, 0); }
+{ return atoll_op(s.site, NULL, 110, s.values, s.n, NULL, 0); }
 #define atoll_all_finite(...) atoll_all_finite_call((atoll_all_finite_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* global_norm(values, n): f32 norm over all elements of unscaled gradients. .p = 2 */
 typedef struct { atoll_site site; double p; const atoll_value *values; uint32_t n; } atoll_global_norm_args;
 static inline atoll_value atoll_global_norm_call(atoll_global_norm_args s)
-{ return atoll_op(s.site, NULL, 110, s.values, s.n, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.p}}}, 1); }
+{ return atoll_op(s.site, NULL, 111, s.values, s.n, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.p}}}, 1); }
 #define atoll_global_norm(...) atoll_global_norm_call((atoll_global_norm_args){.site = {__FILE__, __LINE__}, .p = 2, __VA_ARGS__})
 
 /* clip_grad_norm(a, b, c): g * min(max_norm / (norm + eps), 1): g, norm, max_norm. .eps = 9.9999999999999995e-07 */
 typedef struct { atoll_site site; double eps; atoll_value a; atoll_value b; atoll_value c; } atoll_clip_grad_norm_args;
 static inline atoll_value atoll_clip_grad_norm_call(atoll_clip_grad_norm_args s)
-{ return atoll_op(s.site, NULL, 111, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 1); }
+{ return atoll_op(s.site, NULL, 112, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.eps}}}, 1); }
 #define atoll_clip_grad_norm(...) atoll_clip_grad_norm_call((atoll_clip_grad_norm_args){.site = {__FILE__, __LINE__}, .eps = 9.9999999999999995e-07, __VA_ARGS__})
 
 /* adam_exp_avg(a, b, c): m + (1-b1)(g-m): m, g, b1 */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; atoll_value c; } atoll_adam_exp_avg_args;
 static inline atoll_value atoll_adam_exp_avg_call(atoll_adam_exp_avg_args s)
-{ return atoll_op(s.site, NULL, 112, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
+{ return atoll_op(s.site, NULL, 113, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
 #define atoll_adam_exp_avg(...) atoll_adam_exp_avg_call((atoll_adam_exp_avg_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* adam_exp_avg_sq(a, b, c): b2 v + (1-b2) g^2: v, g, b2 */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; atoll_value c; } atoll_adam_exp_avg_sq_args;
 static inline atoll_value atoll_adam_exp_avg_sq_call(atoll_adam_exp_avg_sq_args s)
-{ return atoll_op(s.site, NULL, 113, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
+{ return atoll_op(s.site, NULL, 114, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
 #define atoll_adam_exp_avg_sq(...) atoll_adam_exp_avg_sq_call((atoll_adam_exp_avg_sq_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* adam_update(a, b, c, d, e, f, g): p - lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps): p, m, v, lr, b1^t, b2^t, eps */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; atoll_value c; atoll_value d; atoll_value e; atoll_value f; atoll_value g; } atoll_adam_update_args;
 static inline atoll_value atoll_adam_update_call(atoll_adam_update_args s)
-{ return atoll_op(s.site, NULL, 114, (atoll_value[]){s.a, s.b, s.c, s.d, s.e, s.f, s.g}, 7, NULL, 0); }
+{ return atoll_op(s.site, NULL, 115, (atoll_value[]){s.a, s.b, s.c, s.d, s.e, s.f, s.g}, 7, NULL, 0); }
 #define atoll_adam_update(...) atoll_adam_update_call((atoll_adam_update_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* sgd_momentum(a, b, c, d): first ? g : mu buf + (1-dampening) g: buf, g, mu, first. .dampening = 0 */
 typedef struct { atoll_site site; double dampening; atoll_value a; atoll_value b; atoll_value c; atoll_value d; } atoll_sgd_momentum_args;
 static inline atoll_value atoll_sgd_momentum_call(atoll_sgd_momentum_args s)
-{ return atoll_op(s.site, NULL, 115, (atoll_value[]){s.a, s.b, s.c, s.d}, 4, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.dampening}}}, 1); }
+{ return atoll_op(s.site, NULL, 116, (atoll_value[]){s.a, s.b, s.c, s.d}, 4, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.dampening}}}, 1); }
 #define atoll_sgd_momentum(...) atoll_sgd_momentum_call((atoll_sgd_momentum_args){.site = {__FILE__, __LINE__}, .dampening = 0, __VA_ARGS__})
 
 /* weight_decay(a, b, c): decoupled: p (1 - c): p, p, c; else g + c p: g, p, c. .decoupled = true */
 typedef struct { atoll_site site; bool decoupled; atoll_value a; atoll_value b; atoll_value c; } atoll_weight_decay_args;
 static inline atoll_value atoll_weight_decay_call(atoll_weight_decay_args s)
-{ return atoll_op(s.site, NULL, 116, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_BOOL, {.i = s.decoupled}}}, 1); }
+{ return atoll_op(s.site, NULL, 117, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_BOOL, {.i = s.decoupled}}}, 1); }
 #define atoll_weight_decay(...) atoll_weight_decay_call((atoll_weight_decay_args){.site = {__FILE__, __LINE__}, .decoupled = true, __VA_ARGS__})
 
 /* sgd_update(a, b, c): p - lr g: p, g, lr */
 typedef struct { atoll_site site; atoll_value a; atoll_value b; atoll_value c; } atoll_sgd_update_args;
 static inline atoll_value atoll_sgd_update_call(atoll_sgd_update_args s)
-{ return atoll_op(s.site, NULL, 117, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
+{ return atoll_op(s.site, NULL, 118, (atoll_value[]){s.a, s.b, s.c}, 3, NULL, 0); }
 #define atoll_sgd_update(...) atoll_sgd_update_call((atoll_sgd_update_args){.site = {__FILE__, __LINE__}, __VA_ARGS__})
 
 /* scaler_scale(a, b, c): the next loss scale: scale, tracker, overflow. .growth = 2, .backoff = 0.5, .interval = 2000, .floor = 0, .ceiling = 3.4028234663852886e+38 */
 typedef struct { atoll_site site; double growth; double backoff; int64_t interval; double floor; double ceiling; atoll_value a; atoll_value b; atoll_value c; } atoll_scaler_scale_args;
 static inline atoll_value atoll_scaler_scale_call(atoll_scaler_scale_args s)
-{ return atoll_op(s.site, NULL, 118, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.growth}}, {ATOLL_ATTR_FLOAT, {.f = s.backoff}}, {ATOLL_ATTR_INT, {.i = s.interval}}, {ATOLL_ATTR_FLOAT, {.f = s.floor}}, {ATOLL_ATTR_FLOAT, {.f = s.ceiling}}}, 5); }
+{ return atoll_op(s.site, NULL, 119, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.growth}}, {ATOLL_ATTR_FLOAT, {.f = s.backoff}}, {ATOLL_ATTR_INT, {.i = s.interval}}, {ATOLL_ATTR_FLOAT, {.f = s.floor}}, {ATOLL_ATTR_FLOAT, {.f = s.ceiling}}}, 5); }
 #define atoll_scaler_scale(...) atoll_scaler_scale_call((atoll_scaler_scale_args){.site = {__FILE__, __LINE__}, .growth = 2, .backoff = 0.5, .interval = 2000, .floor = 0, .ceiling = 3.4028234663852886e+38, __VA_ARGS__})
 
 /* scaler_tracker(a, b, c): the next growth tracker: scale, tracker, overflow. .growth = 2, .interval = 2000 */
 typedef struct { atoll_site site; double growth; int64_t interval; atoll_value a; atoll_value b; atoll_value c; } atoll_scaler_tracker_args;
 static inline atoll_value atoll_scaler_tracker_call(atoll_scaler_tracker_args s)
-{ return atoll_op(s.site, NULL, 119, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.growth}}, {ATOLL_ATTR_INT, {.i = s.interval}}}, 2); }
+{ return atoll_op(s.site, NULL, 120, (atoll_value[]){s.a, s.b, s.c}, 3, (atoll_attr[]){{ATOLL_ATTR_FLOAT, {.f = s.growth}}, {ATOLL_ATTR_INT, {.i = s.interval}}}, 2); }
 #define atoll_scaler_tracker(...) atoll_scaler_tracker_call((atoll_scaler_tracker_args){.site = {__FILE__, __LINE__}, .growth = 2, .interval = 2000, __VA_ARGS__})
 
 #endif

@@ -96,7 +96,8 @@ static const struct {
 } runs[] = {
     {"90", "fp8-tensorwise", both, 23},    {"90", "fp8-rowwise", both, 23},
     {"90", "fp8-rowwise-gw-hp", both, 15}, {"90", "fp8-delayed", both, 23},
-    {"90", "fp8-blockwise", both, 0},      {"90", "fp8-mxfp8", both, 0},
+    {"90", "fp8-blockwise", both, 18},     {"90", "fp8-mxfp8", mlp, 0},
+    {"100", "fp8-mxfp8", both, 20},        {"100", "fp8-blockwise", mlp, 0},
     {"80", "fp8-tensorwise", mlp, 0},      {"100", "fp8-tensorwise", mlp, 6},
     {"100", "fp8-rowwise", mlp, 0},
 };
@@ -109,7 +110,9 @@ START_TEST(fused_is_eager)
     open_model(&eager, runs[_i].model, runs[_i].policy, d, true);
     open_model(&cpu, runs[_i].model, runs[_i].policy, NULL, true);
     bool is_emulated = getenv("ATOLL_LIBCUDA") != NULL;
-    ck_assert(!is_emulated || count_products(runner_graph(&fused)) == runs[_i].products);
+    uint32_t products = count_products(runner_graph(&fused));
+    ck_assert_msg(!is_emulated || products == runs[_i].products, "%s: %u products of cuBLASLt",
+                  runs[_i].policy, products);
     for (int i = 0; i < STEPS; i++) {
         double a = fp8_step(&fused), b = fp8_step(&eager), c = fp8_step(&cpu);
         ck_assert_msg(a == b && isfinite(a), "%s: step %d: %.9g, eager %.9g", runs[_i].policy, i, a,
@@ -136,8 +139,15 @@ static const struct {
     {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 90, NULL},
     {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 89, "sm_90 only"},
     {{F8E4M3, F8E4M3, BF16, SCALE_ROW, SCALE_ROW, 3, 16, 32}, 100, "sm_90 only"},
-    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK, SCALE_TILE, 3, 128, 128}, 90, "blocks"},
-    {{F8E4M3, F8E4M3, BF16, SCALE_MX, SCALE_MX, 3, 16, 32}, 100, "blocks"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK_T, SCALE_TILE_4, 4, 128, 128}, 90, NULL},
+    {{F8E4M3, F8E4M3, BF16, SCALE_TILE_4, SCALE_BLOCK_T, 128, 8, 128}, 90, NULL},
+    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK_T, SCALE_TILE_4, 3, 128, 128}, 90, "M = 3"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK_T, SCALE_TILE_4, 4, 128, 128}, 100, "sm_90 only"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_BLOCK, SCALE_TILE, 4, 128, 128}, 90, "are read as block_t"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_TILE_4, SCALE_TILE_4, 128, 128, 128}, 90, "both have 128x128"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_MX_TILED, SCALE_MX_TILED, 3, 16, 32}, 100, NULL},
+    {{F8E4M3, F8E4M3, BF16, SCALE_MX_TILED, SCALE_MX_TILED, 3, 16, 32}, 90, "from sm_100 on"},
+    {{F8E4M3, F8E4M3, BF16, SCALE_MX_TILED, SCALE_BLOCK_T, 4, 16, 128}, 100, "no scale pointers"},
     {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 32}, 80, "sm_89"},
     {{F8E5M2, F8E5M2, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 32}, 90, "f8e5m2 times f8e5m2"},
     {{F8E4M3, F8E4M3, BF16, SCALE_TENSOR, SCALE_TENSOR, 3, 16, 24}, 90, "found 24"},

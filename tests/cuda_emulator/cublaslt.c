@@ -307,9 +307,9 @@ static cublasStatus_t problem_of(struct matmul *m, const struct attributes *desc
                     v[CUBLASLT_MATMUL_DESC_FILL_MODE] == 0;
     uint64_t mode_a = v[CUBLASLT_MATMUL_DESC_A_SCALE_MODE],
              mode_b = v[CUBLASLT_MATMUL_DESC_B_SCALE_MODE];
-    m->has_outer_scales = mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    is_plain = is_plain && mode_a == mode_b &&
-               (m->has_outer_scales || mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) &&
+    m->scale_mode_a = (uint32_t)mode_a;
+    m->scale_mode_b = (uint32_t)mode_b;
+    is_plain = is_plain && matmul_knows_scales(m) &&
                v[CUBLASLT_MATMUL_DESC_C_SCALE_MODE] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
                v[CUBLASLT_MATMUL_DESC_D_SCALE_MODE] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
     bool is_wide = m->compute == CUBLAS_COMPUTE_64F || m->compute == CUBLAS_COMPUTE_64F_PEDANTIC;
@@ -321,11 +321,17 @@ static cublasStatus_t problem_of(struct matmul *m, const struct attributes *desc
 /* A problem as one number: types, sizes, transposes, compute type, device. */
 static uint64_t problem_mark(const struct matmul *m)
 {
-    const uint64_t words[] = {m->a.type,   m->b.type,
-                              m->d.type,   m->compute,
-                              m->m,        m->n,
-                              m->k,        m->transpose_a * 2u + m->transpose_b,
-                              m->epilogue, (uint64_t)emulator_compute_capability()};
+    const uint64_t words[] = {m->a.type,
+                              m->b.type,
+                              m->d.type,
+                              m->compute,
+                              m->m,
+                              m->n,
+                              m->k,
+                              m->transpose_a * 2u + m->transpose_b,
+                              m->epilogue,
+                              m->scale_mode_a * 16u + m->scale_mode_b,
+                              (uint64_t)emulator_compute_capability()};
     uint64_t mark = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         mark = (mark ^ words[i]) * 0x9e3779b97f4a7c15u;

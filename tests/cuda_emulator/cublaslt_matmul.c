@@ -160,7 +160,7 @@ static bool read_factor(const struct operation *op, CUdeviceptr at, float *out)
 struct scalars {
     double alpha, beta;
     float a, b, c, d;
-    const uint8_t *rows, *columns; /* outer scales: floats a row and a column of D */
+    struct part_scales parts; /* of rows or blocks; a and b are 1 then */
     bool is_wide;
 };
 
@@ -179,15 +179,10 @@ static bool read_scalars(const struct matmul *m, const struct operation *op, str
         s->alpha = load(type, alpha);
         s->beta = load(type, beta);
     }
-    s->rows = s->columns = NULL;
-    if (m->has_outer_scales) {
-        s->rows = emulator_bytes(op, m->scale_a, m->m * sizeof(float), 0);
-        s->columns = emulator_bytes(op, m->scale_b, m->n * sizeof(float), 0);
-        if (!s->rows || !s->columns) {
-            return false;
-        }
-    }
-    return read_factor(op, m->scale_a, &s->a) && read_factor(op, m->scale_b, &s->b) &&
+    bool has_parts = matmul_has_parts(m);
+    return matmul_read_scales(m, op, &s->parts) &&
+           read_factor(op, has_parts ? 0 : m->scale_a, &s->a) &&
+           read_factor(op, has_parts ? 0 : m->scale_b, &s->b) &&
            read_factor(op, m->scale_c, &s->c) && read_factor(op, m->scale_d, &s->d);
 }
 
@@ -236,17 +231,16 @@ static bool run_batch(const struct matmul *m, const struct operation *op, int32_
            *wide_b = s->is_wide ? (double *)(void *)b : NULL;
     unpack(m, &m->a, from_a, m->transpose_a, m->m, m->k, false, narrow_a, wide_a);
     unpack(m, &m->b, from_b, m->transpose_b, m->k, m->n, false, narrow_b, wide_b);
-    if (s->is_wide) {
+    if (s->parts.a) {
+        matmul_multiply_parts(m, &s->parts, narrow_a, narrow_b, (float *)(void *)sum,
+                              (float *)(void *)sum + m->m * m->n);
+    } else if (s->is_wide) {
         multiply_f64(m, wide_a, wide_b, (double *)(void *)sum);
     } else {
         multiply_f32(m, narrow_a, narrow_b, (float *)(void *)sum);
     }
     for (uint64_t n = 0; n < m->n; n++) {
         for (uint64_t i = 0; i < m->m; i++) {
-            if (s->rows) {
-                s->a = (float)load(CUDA_R_32F, s->rows + i * sizeof(float));
-                s->b = (float)load(CUDA_R_32F, s->columns + n * sizeof(float));
-            }
             double value = load(s->is_wide ? CUDA_R_64F : CUDA_R_32F, sum + (n * m->m + i) * unit);
             double old = c ? load(m->c.type, c + element(&m->c, i, n) * type_bytes(m->c.type)) : 0;
             double add = bias ? load(m->bias_type, bias + i * bias_bytes) : 0;
@@ -265,7 +259,7 @@ void matmul_run(void *job, const struct operation *op)
     if (!read_scalars(m, op, &s)) {
         return;
     }
-    void *room = malloc((m->m * m->k + m->k * m->n + m->m * m->n) *
+    void *room = malloc((m->m * m->k + m->k * m->n + m->m * m->n + m->m) *
                         (s.is_wide ? sizeof(double) : sizeof(float)));
     if (!room) {
         fputs("CUDA emulator: the host has no memory for a matmul\n", stderr);

@@ -41,16 +41,13 @@ static const char *check_f8_types(const struct matmul *m)
     if (type_is_f8(d) ? c != CUDA_R_16BF && c != CUDA_R_16F : c != d) {
         return "FP8: C has the type of D, and bf16 or f16 when D is FP8";
     }
-    if (m->has_outer_scales && emulator_compute_capability() / 10 != 9) {
-        return "scales a row and a column (OUTER_VEC_32F) are there on sm_90 only";
-    }
-    if (m->has_outer_scales && type_is_f8(d)) {
-        return "scales a row and a column (OUTER_VEC_32F) give no FP8 D";
+    if (matmul_has_parts(m) && type_is_f8(d)) {
+        return "scales of rows or blocks give no FP8 D here";
     }
     if (m->compute != CUBLAS_COMPUTE_32F) {
         return "FP8 computes in CUBLAS_COMPUTE_32F";
     }
-    return NULL;
+    return matmul_check_scales(m);
 }
 
 static const char *check_types(const struct matmul *m)
@@ -79,7 +76,7 @@ static const char *check_types(const struct matmul *m)
     if (m->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a != CUDA_R_32F) {
         return "TF32 is a mode of f32 matrices";
     }
-    if (m->scale_a || m->scale_b || m->scale_d || m->amax_d || m->has_outer_scales) {
+    if (m->scale_a || m->scale_b || m->scale_d || m->amax_d || matmul_has_parts(m)) {
         return "scale and amax pointers are for FP8 only";
     }
     return NULL;
@@ -197,8 +194,13 @@ cublasStatus_t matmul_check_pointers(const struct matmul *m, const char **why)
             return CUBLAS_STATUS_INVALID_VALUE;
         }
     }
-    if (m->has_outer_scales && (!m->scale_a || !m->scale_b)) {
-        *why = "OUTER_VEC_32F without both scale pointers";
+    if (matmul_has_parts(m) && (!m->scale_a || !m->scale_b)) {
+        *why = "scales of rows or blocks without both scale pointers";
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (matmul_has_parts(m) && m->scale_mode_a != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F &&
+        (m->scale_a % 16 || m->scale_b % 16)) {
+        *why = "scales of blocks begin at multiples of 16 bytes";
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (m->epilogue & CUBLASLT_EPILOGUE_BIAS && !m->bias) {

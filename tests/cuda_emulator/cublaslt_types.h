@@ -54,7 +54,7 @@ struct matmul {
     uint64_t m, n, k;
     CUdeviceptr bias, scale_a, scale_b, scale_c, scale_d, amax_d;
     int64_t bias_stride;
-    bool has_outer_scales; /* scale_a: a float a row of D; scale_b: one a column */
+    uint32_t scale_mode_a, scale_mode_b; /* of the first two scale pointers */
     bool scalars_on_device;
     double alpha, beta;            /* on the host */
     CUdeviceptr alpha_at, beta_at; /* on the device */
@@ -66,8 +66,24 @@ bool type_is_f8(uint32_t type);
 /* cublaslt_rules.c: CUBLAS_STATUS_SUCCESS, or why the real library would refuse, in words. */
 cublasStatus_t matmul_check_problem(const struct matmul *m, const char **why);
 cublasStatus_t matmul_check_pointers(const struct matmul *m, const char **why);
-/* cublaslt_matmul.c: a library_function of driver.h. */
+/* cublaslt_scales.c: scale pointers of more than one factor a tensor. */
 struct operation;
+/* The scales of op(A) by row, those of op(B) by column: bytes of either, NULL where one factor is
+ * all. */
+struct part_scales {
+    const uint8_t *a, *b;
+};
+bool matmul_knows_scales(const struct matmul *m);
+bool matmul_has_parts(const struct matmul *m);
+const char *matmul_check_scales(const struct matmul *m); /* NULL, or the rule that is broken */
+/* False after a finding. */
+bool matmul_read_scales(const struct matmul *m, const struct operation *op,
+                        struct part_scales *out);
+/* sum = a b with the scales on it, column by column: an f32 sum for each part along k in increasing
+ * order, times both scales, added to what the parts before gave. partial: room for one column. */
+void matmul_multiply_parts(const struct matmul *m, const struct part_scales *s, const float *a,
+                           const float *b, float *sum, float *partial);
+/* cublaslt_matmul.c: a library_function of driver.h. */
 void matmul_run(void *job, const struct operation *op);
 
 #endif

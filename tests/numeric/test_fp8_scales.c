@@ -7,6 +7,9 @@
 #include "runtime/scaled.h"
 #include "tests/suite.h"
 
+#include "codegen/prelude/convert.h"
+#include "codegen/prelude/math.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,11 +201,13 @@ static const struct {
     enum scale_kind a, b;
     int64_t m, n, k;
 } products[] = {
-    {SCALE_TENSOR, SCALE_TENSOR, 17, 9, 48}, {SCALE_ROW, SCALE_ROW, 5, 33, 32},
-    {SCALE_ROW, SCALE_TENSOR, 5, 33, 32},    {SCALE_BLOCK, SCALE_TILE, 7, 256, 384},
-    {SCALE_BLOCK, SCALE_BLOCK, 7, 20, 256},  {SCALE_MX, SCALE_MX, 6, 11, 160},
-    {SCALE_TILE, SCALE_MX, 128, 3, 128},     {SCALE_TENSOR, SCALE_TENSOR, 4, 4, 0},
-    {SCALE_TENSOR, SCALE_TENSOR, 0, 4, 16},
+    {SCALE_TENSOR, SCALE_TENSOR, 17, 9, 48},     {SCALE_ROW, SCALE_ROW, 5, 33, 32},
+    {SCALE_ROW, SCALE_TENSOR, 5, 33, 32},        {SCALE_BLOCK, SCALE_TILE, 7, 256, 384},
+    {SCALE_BLOCK, SCALE_BLOCK, 7, 20, 256},      {SCALE_MX, SCALE_MX, 6, 11, 160},
+    {SCALE_TILE, SCALE_MX, 128, 3, 128},         {SCALE_TENSOR, SCALE_TENSOR, 4, 4, 0},
+    {SCALE_TENSOR, SCALE_TENSOR, 0, 4, 16},      {SCALE_BLOCK_T, SCALE_TILE_4, 7, 256, 384},
+    {SCALE_TILE_4, SCALE_BLOCK_T, 256, 20, 384}, {SCALE_MX_TILED, SCALE_MX_TILED, 130, 40, 160},
+    {SCALE_MX_TILED, SCALE_MX, 33, 5, 128},
 };
 
 /* Whole numbers up to 8 and scales that are powers of two: every sum is exact in f32. */
@@ -216,7 +221,9 @@ static void fill_exact(struct eval *e, const value v[4], void *const memory[4],
         for (int64_t k = 0; k < counts[i]; k++) {
             seed = seed * 1664525U + 1013904223U;
             int64_t number = (int64_t)(seed >> 24) % 17 - 8;
-            double x = i < 2 ? (double)number : ldexp(1.0, (int)number / 4);
+            double x = i < 2     ? (double)number
+                       : t == U8 ? 127.0 + (double)(number / 4)
+                                 : ldexp(1.0, (int)number / 4);
             e->values[v[i].id][k] = x;
             dtype_store(t, (char *)memory[i] + (size_t)k * dtype_info[t].bytes, x);
         }
@@ -230,7 +237,8 @@ START_TEST(product_is_the_oracle_s)
                               {.rank = 2, .dims = {dim_of(n), dim_of(k)}}};
     ck_assert(scale_shape(products[_i].a, &shapes[0], &shapes[2]));
     ck_assert(scale_shape(products[_i].b, &shapes[1], &shapes[3]));
-    static const enum dtype dtypes[] = {F8E5M2, F8E4M3, F32, F32};
+    const enum dtype dtypes[] = {F8E5M2, F8E4M3, scale_kind_info[products[_i].a].dtype,
+                                 scale_kind_info[products[_i].b].dtype};
     static char memory[4][1 << 17];
     void *const parts[4] = {memory[0], memory[1], memory[2], memory[3]};
     static float out[1 << 13];
@@ -266,8 +274,50 @@ START_TEST(product_is_the_oracle_s)
 }
 END_TEST
 
+/* Where each factor lies: as cuBLASLt's documentation has it. */
+START_TEST(factors_lie_as_the_library_reads_them)
+{
+    int64_t size[2] = {300, 640}, tall[2] = {300, 320};
+    ck_assert_int_eq(scale_index(SCALE_BLOCK, size, 7, 3), 7 * 5 + 3);
+    ck_assert_int_eq(scale_index(SCALE_BLOCK_T, size, 7, 3), 3 * 300 + 7);
+    ck_assert_int_eq(scale_index(SCALE_TILE, size, 1, 3), 5 + 3);
+    ck_assert_int_eq(scale_index(SCALE_TILE_4, size, 1, 3), 8 + 3);
+    /* 300 rows of 10: filled up to 384 of 12, 3 by 3 tiles; (197,6) is in tile (1,1), there (69,2)
+     */
+    ck_assert_int_eq(scale_index(SCALE_MX_TILED, tall, 197, 6), 4 * 512 + 5 * 16 + 2 * 4 + 2);
+    bool is_taken[384 * 12] = {false};
+    for (int64_t r = 0; r < 300; r++) {
+        for (int64_t p = 0; p < 10; p++) {
+            int64_t at = scale_index(SCALE_MX_TILED, tall, r, p);
+            ck_assert(at >= 0 && at < 384 * 12 && !is_taken[at]);
+            is_taken[at] = true;
+        }
+    }
+    struct shape laid, operand = {.rank = 2, .dims = {dim_of(300), dim_of(320)}};
+    ck_assert(scale_shape(SCALE_MX_TILED, &operand, &laid));
+    ck_assert(dim_is(laid.dims[0], 384) && dim_is(laid.dims[1], 12));
+    operand.dims[0] = dim_symbol(1);
+    ck_assert(!scale_shape(SCALE_MX_TILED, &operand, &laid));
+    operand.dims[0].factor = 128;
+    ck_assert(scale_shape(SCALE_MX_TILED, &operand, &laid));
+}
+END_TEST
+
+START_TEST(e8m0_of_powers_of_two)
+{
+    for (int e = -149; e <= 127; e++) {
+        ck_assert_double_eq((double)m_e8m0(ldexpf(1.0F, e)), e < -126 ? 0.0 : e + 127.0);
+    }
+    ck_assert_double_eq((double)m_e8m0(0.0F), 0.0);
+    ck_assert_double_eq((double)m_e8m0((float)NAN), 255.0);
+    ck_assert_double_eq((double)m_e8m0((float)INFINITY), 255.0);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+    tcase_add_test(tc, factors_lie_as_the_library_reads_them);
+    tcase_add_test(tc, e8m0_of_powers_of_two);
     tcase_add_test(tc, scales_and_bytes_are_torchao_s);
     tcase_add_test(tc, delayed_scales_follow_the_history);
     tcase_add_loop_test(tc, product_is_the_oracle_s, 0, (int)ARRAY_LEN(products));

@@ -254,8 +254,12 @@ static const struct {
     {"fp8-rowwise", {"sm_90"}, 6, ""},
     {"fp8-rowwise", {"sm_100"}, 0, "for sm_100: scales a row are there on sm_90 only"},
     {"fp8-rowwise-gw-hp", {"sm_90"}, 4, ""},
-    {"fp8-blockwise", {"sm_90"}, 0, "no scale pointers for blocks"},
-    {"fp8-mxfp8", {"sm_100"}, 0, "no scale pointers for blocks"},
+    {"fp8-blockwise", {"sm_90"}, 6, ""},
+    {"fp8-blockwise", {"sm_100"}, 0, "for sm_100: scales of blocks are there on sm_90 only"},
+    {"fp8-blockwise", {"sm_90", "sm_89"}, 0, "for sm_89: scales of blocks"},
+    {"fp8-mxfp8", {"sm_100"}, 6, ""},
+    {"fp8-mxfp8", {"sm_120"}, 6, ""},
+    {"fp8-mxfp8", {"sm_90"}, 0, "for sm_90: E8M0 scales are there from sm_100 on"},
 };
 
 START_TEST(products_that_a_target_lacks_are_written_out)
