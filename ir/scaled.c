@@ -144,6 +144,9 @@ value behind_views(const struct graph *g, value v)
 value scaled_source(const struct graph *g, value v)
 {
     v = behind_views(g, v);
+    while (graph_node(g, v)->op == OP_pad) { /* zeros are zeros in every scale */
+        v = behind_views(g, graph_node(g, v)->operands[0]);
+    }
     return graph_node(g, v)->op == OP_quantize ? v : (value){0};
 }
 

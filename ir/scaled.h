@@ -44,7 +44,8 @@ enum scale_kind scale_laid_out(enum scale_kind kind);
 /* NULL, or what cuBLASLt lacks for a product with scales of these kinds on an architecture (90 for
  * sm_90): such a product is written out in f32 instead (passes/fp8_paths.c). */
 const char *scaled_lack(enum scale_kind a, enum scale_kind b, int arch);
-/* The quantize node an f8 value comes from, seen through views and f8 leaves left out; 0: none. */
+/* The quantize node an f8 value comes from, seen through views and zeros filled in, f8 leaves left
+ * out; 0: none. */
 value scaled_source(const struct graph *g, value v);
 /* The f32 value that a scale tensor holds, however it lies: behind views, zeros filled in, and the
  * bytes of E8M0. */

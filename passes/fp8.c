@@ -193,7 +193,7 @@ static void sides_of(const struct work *w, const struct layer *l, enum fp8_gemm 
     out[1].kind = r->gemms[gemm].b;
 }
 
-/* The rows of a weight gradient's sum: how many vectors the layer reads. */
+/* NULL, or why a product stays in the low dtype. */
 static const char *misfit_of(struct work *w, const struct layer *l, enum fp8_gemm gemm)
 {
     struct side sides[2];
@@ -202,20 +202,21 @@ static const char *misfit_of(struct work *w, const struct layer *l, enum fp8_gem
     }
     sides_of(w, l, gemm, sides);
     for (uint32_t i = 0; i < 2; i++) {
-        const char *why =
-            fp8_misfit(w->in, sides[i].x, sides[i].is_transposed, sides[i].kind, &w->arena);
+        const char *why = fp8_misfit(w->in, sides[i].x, sides[i].is_transposed, sides[i].kind,
+                                     gemm == FP8_WEIGHT_GRADIENT, &w->arena);
         if (why != NULL) {
             return why;
         }
     }
-    const struct shape *s = &graph_node(w->in, l->gemms[gemm])->shape;
-    const struct node *n = graph_node(w->in, l->gemms[gemm]);
-    struct dim rows = graph_node(w->in, n->operands[0])->shape.dims[0];
-    bool sums_rows = gemm == FP8_WEIGHT_GRADIENT && s->rank == 2;
-    return sums_rows && dim_is_static(rows) && rows.factor % 16 != 0
-               ? arena_text(&w->arena, "it sums over %lld rows, no multiple of 16",
-                            (long long)rows.factor)
-               : NULL;
+    return NULL;
+}
+
+/* Rows that a weight gradient sums over are filled up to this: a part, or the 16 bytes that an f8
+ * product reads at a time. */
+static int64_t rows_to_fill(const struct side *s)
+{
+    int64_t depth = scale_kind_info[s->kind].depth;
+    return s->is_transposed ? (depth > 16 ? depth : 16) : 1;
 }
 
 /* ---- notes ---- */
@@ -237,6 +238,13 @@ static void say_gemm(struct text *t, struct work *w, const struct layer *l, enum
     text_add(t, "%s x %s (%s, %s)", dtype_info[sides[0].dtype].name,
              dtype_info[sides[1].dtype].name, scale_kind_info[sides[0].kind].text,
              scale_kind_info[sides[1].kind].text);
+    const struct node *n = graph_node(w->in, l->gemms[gemm]);
+    struct dim rows = graph_node(w->in, n->operands[0])->shape.dims[0];
+    int64_t part = gemm == FP8_WEIGHT_GRADIENT ? rows_to_fill(&sides[0]) : 1;
+    if (dim_is_static(rows) && rows.factor % part != 0) {
+        text_add(t, ", its %lld rows filled up with zeros to a multiple of %lld",
+                 (long long)rows.factor, (long long)part);
+    }
 }
 
 static void say_layer(struct work *w, const struct layer *l)
@@ -328,8 +336,12 @@ static value scaled_product(struct work *w, const struct layer *l, enum fp8_gemm
     sides_of(w, l, gemm, sides);
     for (uint32_t i = 0; i < 2; i++) {
         const struct side *s = &sides[i];
-        x[i] = fp8_quantize(&w->b, w->map[s->x.id], s->is_transposed, s->kind, s->dtype,
-                            arena_text(&w->arena, "%s.%s", l->name, s->suffix));
+        const char *name = arena_text(&w->arena, "%s.%s", l->name, s->suffix);
+        int64_t part = gemm == FP8_WEIGHT_GRADIENT ? rows_to_fill(s) : 1;
+        bool is_cut = scale_kind_info[s->kind].depth != 0; /* zeros become f8 with their part */
+        value whole = fp8_fill(g, w->map[s->x.id], 0, is_cut ? part : 1, name);
+        x[i] = fp8_quantize(&w->b, whole, s->is_transposed, s->kind, s->dtype, name);
+        x[i].data = fp8_fill(g, x[i].data, 1, part, name);
     }
     g->origin_name = arena_copy_text(&g->arena, n->name);
     for (uint32_t i = 0; i < 2; i++) { /* a library takes one kind for both */

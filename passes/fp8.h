@@ -92,8 +92,12 @@ struct fp8_builder {
  * against. */
 struct fp8_operand fp8_quantize(struct fp8_builder *b, value x, bool is_transposed,
                                 enum scale_kind kind, enum dtype t, const char *name);
-/* NULL, or why parts of this kind do not lie over x. */
+/* NULL, or why parts of this kind do not lie over x; fills_rows: rows in a number that is no
+ * multiple will be filled up (fp8_fill). */
 const char *fp8_misfit(const struct graph *g, value x, bool is_transposed, enum scale_kind kind,
-                       struct arena *a);
+                       bool fills_rows, struct arena *a);
+/* x (..,C) as (R,C) with zeros behind it along an axis, up to the next multiple of part; x itself
+ * where the size is one already, or a symbol. Zeros change no amax and no sum. */
+value fp8_fill(struct graph *g, value x, int64_t axis, int64_t part, const char *name);
 
 #endif

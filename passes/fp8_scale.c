@@ -28,8 +28,21 @@ static struct shape flat_shape(const struct shape *s)
     return flat;
 }
 
+value fp8_fill(struct graph *g, value x, int64_t axis, int64_t part, const char *name)
+{
+    struct shape flat = flat_shape(&graph_node(g, x)->shape);
+    struct dim size = flat.dims[axis];
+    if (!dim_is_static(size) || size.factor % part == 0) {
+        return x;
+    }
+    g->origin_name = arena_text(&g->arena, "%s.filled", name);
+    x = graph_reshape(g, x, &flat);
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("high", part - size.factor % part)};
+    return graph_add(g, OP_pad, &x, 1, attrs, 2);
+}
+
 const char *fp8_misfit(const struct graph *g, value x, bool is_transposed, enum scale_kind kind,
-                       struct arena *a)
+                       bool fills_rows, struct arena *a)
 {
     struct shape flat = flat_shape(&graph_node(g, x)->shape);
     const struct scale_kind_row *row = &scale_kind_info[kind];
@@ -37,12 +50,16 @@ const char *fp8_misfit(const struct graph *g, value x, bool is_transposed, enum 
                         is_transposed ? row->rows : row->depth};
     for (uint32_t i = 0; i < 2; i++) {
         struct dim d = flat.dims[i];
-        if (parts[i] > 1 && (!dim_is_static(d) || d.factor % parts[i] != 0)) {
-            return dim_is_static(d)
+        bool is_number = dim_is_static(d), is_filled = fills_rows && i == 0 && is_number;
+        if (parts[i] > 1 && d.factor % parts[i] != 0 && !is_filled) {
+            return is_number
                        ? arena_text(a, "size %lld is no multiple of %lld (%s)", (long long)d.factor,
                                     (long long)parts[i], row->text)
-                       : arena_text(a, "a size is a symbol, not a known multiple of %lld (%s)",
-                                    (long long)parts[i], row->text);
+                       : arena_text(a,
+                                    "a size is a symbol, not a known multiple of %lld (%s); hint: "
+                                    "--shape gives it a number, or write it %lld*%s",
+                                    (long long)parts[i], row->text, (long long)parts[i],
+                                    g->symbols[d.symbols[0]].name);
         }
     }
     return NULL;

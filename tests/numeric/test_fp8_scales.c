@@ -98,7 +98,7 @@ static void check_case(FILE *f, const char *line)
     struct fp8_options o = {.recipe = recipe_named(recipe)};
     struct fp8_builder b = {.g = g, .o = &o, .arena = &a};
     value v = graph_leaf(g, OP_input, "x", t, (int64_t[]){rows, columns}, 2);
-    ck_assert_ptr_null(fp8_misfit(g, v, is_transposed != 0, kind, &a));
+    ck_assert_ptr_null(fp8_misfit(g, v, is_transposed != 0, kind, false, &a));
     struct fp8_operand made = fp8_quantize(&b, v, is_transposed != 0, kind, to, "x");
     graph_output(g, "data", made.data);
     graph_output(g, "inverse", made.inverse);

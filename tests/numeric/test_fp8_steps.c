@@ -93,6 +93,52 @@ START_TEST(counts_are_outputs)
 }
 END_TEST
 
+/* fp8_mlp with rows "100", which are filled up for the weight gradients, or "128*n". */
+static const char *with_rows(const char *rows)
+{
+    static char out[2000];
+    const char *from = strchr(fp8_mlp, ':'), *rest = from + strlen(": f32[128,64] input");
+    const char *labels = strstr(rest, "i64[128]");
+    snprintf(out, sizeof out, "%.*s: f32[%s,64] input%.*si64[%s]%s", (int)(from - fp8_mlp), fp8_mlp,
+             rows, (int)(labels - rest), rest, rows, labels + strlen("i64[128]"));
+    return out;
+}
+
+static uint32_t products_of(struct runner *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < runner_graph(r)->n_nodes; i++) {
+        n += runner_graph(r)->nodes[i].op == OP_scaled_matmul;
+    }
+    return n;
+}
+
+/* All products but those that the recipe itself leaves in bf16 are f8, fused is eager, and a symbol
+ * that stands for 128 rows gives the bits of 128. */
+START_TEST(rows_filled_up_and_symbols)
+{
+    bool is_symbol = _i % 2 == 1;
+    const char *policy = fp8_policies[_i / 2];
+    struct runner fused, eager;
+    struct dataset d;
+    fp8_data(&d);
+    fp8_open(&fused, with_rows(is_symbol ? "128*n" : "100"), policy_builtin(policy), false);
+    fp8_open(&eager, is_symbol ? fp8_mlp : with_rows("100"), policy_builtin(policy), true);
+    ck_assert_uint_eq(products_of(&fused), strstr(policy, "gw-hp") != NULL ? 4 : 6);
+    for (int i = 0; i < 2; i++) {
+        fp8_feed(&fused, &d, i);
+        fp8_feed(&eager, &d, i);
+        double a = fp8_step(&fused), b = fp8_step(&eager);
+        ck_assert_msg(a == b && isfinite(a), "%s: %.9g, eager %.9g", policy, a, b);
+        fp8_same_leaves(&fused, &eager, policy);
+    }
+    ck_assert_double_eq(runner_number(&fused, "accepted"), 2.0);
+    runner_free(&fused);
+    runner_free(&eager);
+    dataset_close(&d);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
@@ -100,6 +146,7 @@ static void fill(TCase *tc)
                         (int)ARRAY_LEN(fp8_policies));
     tcase_add_loop_test(tc, a_window_remembers_an_infinity, 0, 2);
     tcase_add_loop_test(tc, counts_are_outputs, 0, 2);
+    tcase_add_loop_test(tc, rows_filled_up_and_symbols, 0, 2 * (int)ARRAY_LEN(fp8_policies));
 }
 
 int main(void)

@@ -150,20 +150,40 @@ START_TEST(each_product_is_told)
 }
 END_TEST
 
-/* Rows that are a symbol, or too few, keep the weight gradient of block recipes in bf16. */
-START_TEST(rows_that_blocks_do_not_fit)
+/* Rows that a weight gradient sums over: a number is filled up, a symbol has to be a known
+ * multiple. */
+static const struct {
+    const char *rows, *policy, *says;
+    uint32_t products;
+} rows_of[] = {
+    {"n", "fp8-blockwise",
+     "weight gradient bf16: a size is a symbol, not a known multiple of 128 (one scale for 1x128); "
+     "hint: --shape gives it a number, or write it 128*n",
+     2},
+    {"n", "fp8-mxfp8", "not a known multiple of 32 (one E8M0 scale for 1x32); hint: --shape", 2},
+    {"64*n", "fp8-blockwise", "weight gradient bf16: a size is a symbol", 2},
+    {"64*n", "fp8-mxfp8", "weight gradient f8e4m3 x f8e4m3", 3},
+    {"256*n", "fp8-blockwise", "weight gradient f8e4m3 x f8e4m3", 3},
+    {"n", "fp8-rowwise", "weight gradient f8e4m3 x f8e4m3", 3},
+    {"100", "fp8-blockwise", "its 100 rows filled up with zeros to a multiple of 128", 3},
+    {"100", "fp8-mxfp8", "its 100 rows filled up with zeros to a multiple of 32", 3},
+    {"100", "fp8-delayed", "its 100 rows filled up with zeros to a multiple of 16", 3},
+    {"100", "fp8-rowwise-gw-hp", "weight gradient bf16: the recipe keeps it so", 2},
+};
+
+START_TEST(rows_of_weight_gradients)
 {
-    static const char text[] =
-        "graph @g(%x: f32[n,128] input, %w1: f32[128,128] param, %w2: f32[128,128] param, %w3: "
-        "f32[16,128] param) { %a = linear(%x, %w1) %b = linear(%a, %w2) %c = linear(%b, %w3) %loss "
-        "= sum(%c) return loss=%loss }";
+    char text[400];
     struct passed p;
-    run(&p, text, policy_builtin("fp8-blockwise"), true);
-    ck_assert_ptr_nonnull(strstr(note_of(&p, "b"), "weight gradient bf16: a size is a symbol"));
-    ck_assert_uint_eq(count_products(p.g), 2);
-    passed_free(&p);
-    run(&p, text, policy_builtin("fp8-rowwise"), true);
-    ck_assert_uint_eq(count_products(p.g), 3);
+    snprintf(text, sizeof text,
+             "graph @g(%%x: f32[%s,128] input, %%w1: f32[128,128] param, %%w2: f32[128,128] param, "
+             "%%w3: f32[16,128] param) { %%a = linear(%%x, %%w1) %%b = linear(%%a, %%w2) %%c = "
+             "linear(%%b, %%w3) %%loss = sum(%%c) return loss=%%loss }",
+             rows_of[_i].rows);
+    run(&p, text, policy_builtin(rows_of[_i].policy), true);
+    ck_assert_msg(strstr(note_of(&p, "b"), rows_of[_i].says) != NULL, "'%s', expected '%s'",
+                  note_of(&p, "b"), rows_of[_i].says);
+    ck_assert_uint_eq(count_products(p.g), rows_of[_i].products);
     passed_free(&p);
 }
 END_TEST
@@ -300,7 +320,7 @@ static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, each_choice_has_its_reason, 0, (int)ARRAY_LEN(choices));
     tcase_add_loop_test(tc, each_product_is_told, 0, (int)ARRAY_LEN(products));
-    tcase_add_test(tc, rows_that_blocks_do_not_fit);
+    tcase_add_loop_test(tc, rows_of_weight_gradients, 0, (int)ARRAY_LEN(rows_of));
     tcase_add_test(tc, attention_has_all_its_products);
     tcase_add_test(tc, only_training_moves_the_histories);
     tcase_add_loop_test(tc, quantize_joins_its_producer, 0, (int)ARRAY_LEN(fused));
