@@ -38,6 +38,7 @@ static const struct stage PIPELINE[] = {
     {.name = "fp8_paths", .pass = fp8_paths_pass, .needs_cuda = true},
     {.name = "decompose", .pass = decompose_pass},
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
+    {.name = "recompute", .pass = recompute_pass, .needs_train = true, .is_optional = true},
     {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
 };
 
@@ -73,13 +74,13 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
                         "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
-                        "autodiff, train_step, fp8, fp8_paths, decompose or fuse",
+                        "autodiff, train_step, fp8, fp8_paths, decompose, recompute or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
             return fail(e, ATOLL_USAGE,
                         "pass %.*s cannot be left out: no program without it; expected simplify, "
-                        "autocast, islands, lint, fp8 or fuse",
+                        "autocast, islands, lint, fp8, recompute or fuse",
                         (int)n, p);
         }
         p += n + (p[n] == ',');

@@ -18,6 +18,7 @@ struct work {
     bool *is_row_level; /* by node: one value a row of its ROW group */
     bool *need_dense;   /* by node: somebody outside kernels reads it */
     bool *is_alias;     /* by node: a reshape that shares its operand's memory */
+    const bool *waits;  /* by node: no kernel takes it but its readers' */
     uint32_t *mark, mark_now;
     value *stack;
     struct notes *notes;
@@ -338,7 +339,7 @@ static uint32_t place(struct work *w, value v, bool *is_row)
         }
         return 0;
     }
-    return sibling(w, v, w->n_groups, is_row);
+    return w->waits[v.id] ? 0 : sibling(w, v, w->n_groups, is_row);
 }
 
 static void walk(struct work *w, bool is_off)
@@ -588,6 +589,7 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
     w.is_alias = ARENA_ARRAY(&w.arena, bool, n);
     w.mark = ARENA_ARRAY(&w.arena, uint32_t, n);
     w.stack = ARENA_ARRAY(&w.arena, value, n);
+    w.waits = fuse_waiting(g, &w.arena);
     w.lists = ARENA_ARRAY(&w.arena, struct group_list *, n);
     find_dense(&w);
     walk(&w, o != NULL && o->is_off);

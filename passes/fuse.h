@@ -12,6 +12,9 @@ struct fuse_options {
 /* notes receives "why not fused" for neighbours that could have been one kernel. */
 status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
             struct notes *notes, struct error *e);
+/* fuse_wait.c: by node, whether it is made of leaves alone and read by later elementwise ops only:
+ * it goes into their kernel, whatever else reads its leaves. */
+bool *fuse_waiting(const struct graph *g, struct arena *a);
 /* fuse_explain.c: the notes, one for each two groups of which one reads the other's result. */
 void fuse_explain(const struct graph *g, const struct partition *p, struct notes *notes);
 

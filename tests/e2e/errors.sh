@@ -89,7 +89,7 @@ refused 3 'x.plan: cannot be written: No such file' "$atoll" compile "$model" -o
 
 # The command line: what is wrong is named, with what would be right.
 train=("$atoll" train "$model" --data "$digits")
-refused 2 'after foo: expected a pass that runs here: simplify, index_checks, autocast, islands, lint, train_step, decompose' "$atoll" inspect "$model" --after foo
+refused 2 'after foo: expected a pass that runs here: simplify, index_checks, autocast, islands, lint, train_step, decompose, recompute' "$atoll" inspect "$model" --after foo
 refused 2 'after train_step: expected a pass that runs here: simplify, index_checks, autocast, islands, lint, decompose' "$atoll" inspect "$model" --forward --after train_step
 refused 2 "no float dtype 'f99'; there are f8e4m3, f8e5m2, f16, bf16, f32, f64" "$atoll" finfo f99
 [ ! -s "$work/out" ] || { echo "finfo f99 printed on stdout: $(cat "$work/out")"; failed=1; }

@@ -28,7 +28,7 @@ done
 # ATOLL_DUMP: numbered stages; every graph parses again, and what it parses to prints the same text.
 ATOLL_DUMP=$work/dump "${run[@]}" >"$work/out" || wrong "a dumping run fails"
 stages=$(cd "$work/dump" && echo *)
-[ "$stages" = "00_capture.graph 01_simplify.graph 02_index_checks.graph 03_autocast.graph 04_islands.graph 05_lint.graph 06_train_step.graph 07_decompose.graph 08_simplify.graph 09_kernels.c" ] ||
+[ "$stages" = "00_capture.graph 01_simplify.graph 02_index_checks.graph 03_autocast.graph 04_islands.graph 05_lint.graph 06_train_step.graph 07_decompose.graph 08_simplify.graph 09_recompute.graph 10_kernels.c" ] ||
     wrong "dumped: $stages"
 for graph in "$work"/dump/*.graph; do
     ATOLL_DUMP=$work/again "$atoll" inspect "$graph" --forward >"$work/out" 2>&1 || wrong "$graph: $(cat "$work/out")"
@@ -56,7 +56,7 @@ all=$(ATOLL_LOG=kernels "${run[@]}" 2>&1 >"$work/out" | groups)
 apart=$(ATOLL_LOG=kernels ATOLL_DISABLE=fuse "${run[@]}" 2>&1 >"$work/out2" | groups)
 [ "$apart" -gt $((2 * all)) ] || wrong "unfused: $apart groups, fused: $all"
 [ "$(grep -o 'loss [0-9.]*' "$work/out" | tail -1)" = "$(grep -o 'loss [0-9.]*' "$work/out2" | tail -1)" ] || wrong "fusion changes the loss"
-ATOLL_DUMP=$work/few ATOLL_DISABLE=islands,simplify,lint "${run[@]}" >"$work/out" || wrong "without islands and simplify"
+ATOLL_DUMP=$work/few ATOLL_DISABLE=islands,simplify,lint,recompute "${run[@]}" >"$work/out" || wrong "without islands and simplify"
 [ "$(cd "$work/few" && echo *.graph)" = "00_capture.graph 01_index_checks.graph 02_autocast.graph 03_train_step.graph 04_decompose.graph" ] ||
     wrong "left out islands, simplify: $(ls "$work/few")"
 ATOLL_DUMP=$work/stop ATOLL_STOP_AFTER=autocast "${run[@]}" >"$work/out" || wrong "stopped after autocast"
