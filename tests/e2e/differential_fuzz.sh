@@ -8,3 +8,8 @@ case $ATOLL_BIN in
 esac
 echo "seed $seed, $graphs graphs"
 "$ATOLL_BIN/atoll-fuzz" --graphs "$graphs" --seed "$seed" --threads 1,2,3
+# parameters kept as bf16 are among what is drawn
+forms=$("$ATOLL_BIN/atoll-fuzz" --graphs 30 --seed 77 --level 0 --coverage)
+for op in bf16_join bf16_rest bf16_stochastic; do
+    grep -qE "^$op +[1-9]" <<<"$forms" || { echo "no graph with $op"; exit 1; }
+done

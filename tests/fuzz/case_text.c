@@ -20,6 +20,9 @@ void case_print(const struct fuzz_case *c, struct text *t)
         if (c->schedule[0] != '\0') {
             text_add(t, " schedule=%s", c->schedule);
         }
+        if (c->params[0] != '\0') {
+            text_add(t, " params=%s", c->params);
+        }
         if (c->clip > 0) {
             text_add(t, " clip=%g", c->clip);
         }
@@ -68,6 +71,8 @@ static bool read_word(struct fuzz_case *c, const char *word)
         snprintf(c->optimizer, sizeof c->optimizer, "%s", v);
     } else if (word_is(word, "schedule", &v)) {
         snprintf(c->schedule, sizeof c->schedule, "%s", v);
+    } else if (word_is(word, "params", &v)) {
+        snprintf(c->params, sizeof c->params, "%s", v);
     } else if (word_is(word, "accumulate", &v)) {
         c->accumulate = strtoll(v, NULL, 10);
     } else if (word_is(word, "clip", &v)) {
@@ -88,7 +93,7 @@ status case_parse(const char *text, size_t size, const char *file, struct fuzz_c
                   struct error *e)
 {
     static const char head[] = "# case ";
-    char line[512];
+    char line[1024];
     *out = (struct fuzz_case){.policy = "none", .accumulate = 1, .n_steps = 2};
     const char *end = memchr(text, '\n', size);
     size_t length = end == NULL ? 0 : (size_t)(end - text);

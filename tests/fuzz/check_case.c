@@ -27,6 +27,7 @@ struct check {
     const struct check_options *o;
     struct verdict *v;
     struct runner eager, fused;
+    struct arena keep;            /* what train options point to */
     struct record initial, steps; /* kept leaves before the first step; what eager gave, in order */
     struct record first;          /* steps of the first number of threads */
     bool has_contraction, has_f64; /* f64: functions whose last bits are the platform's */
@@ -108,6 +109,10 @@ static bool train_options_of(struct check *k, struct train_options *t)
     struct error e = {0};
     *t = train_options_default();
     if (train_options_parse(t, c->optimizer, c->schedule, &e) != ATOLL_OK) {
+        say(k, VERDICT_REFUSED, "%s", e.text);
+        return false;
+    }
+    if (train_params_parse(t, c->params, &k->keep, &e) != ATOLL_OK) {
         say(k, VERDICT_REFUSED, "%s", e.text);
         return false;
     }
@@ -392,6 +397,7 @@ void check_case(const struct fuzz_case *c, const struct check_options *o, struct
     runner_free(&k.eager);
     runner_free(&k.fused);
     runner_free(&k.unfused);
+    arena_free(&k.keep);
     free(k.initial.data);
     free(k.steps.data);
     free(k.first.data);

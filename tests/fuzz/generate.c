@@ -439,6 +439,23 @@ static void draw_options(struct fuzz_case *c, struct draw *d)
     c->n_steps = 2 + draw_below(d, 4);
 }
 
+/* Each parameter that may be kept as bf16 is in about one of two cases. */
+static void draw_forms(struct maker *m)
+{
+    struct fuzz_case *c = m->c;
+    bool is_any = c->is_trained && draw_chance(m->d, 50);
+    size_t at = 0;
+    for (uint32_t i = 1; is_any && i < m->g->n_nodes; i++) {
+        const struct node *n = &m->g->nodes[i];
+        bool may = n->op == OP_param && (n->dtype == F32 || n->dtype == BF16);
+        if (may && draw_chance(m->d, 70) && at + 40 < sizeof c->params) {
+            at += (size_t)snprintf(c->params + at, sizeof c->params - at, "%s%.16s=%s",
+                                   at > 0 ? "," : "", n->name,
+                                   draw_chance(m->d, 60) ? "bf16-remainder" : "bf16-stochastic");
+        }
+    }
+}
+
 void generate_case(uint64_t seed, uint64_t number, struct fuzz_case *out)
 {
     struct draw d = {seed * 0x2545f4914f6cdd1dULL + number * 0x9e3779b97f4a7c15ULL};
@@ -463,4 +480,5 @@ void generate_case(uint64_t seed, uint64_t number, struct fuzz_case *out)
         make_node(m);
     }
     add_outputs(m);
+    draw_forms(m);
 }

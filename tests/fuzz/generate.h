@@ -20,6 +20,7 @@ struct fuzz_case {
     char policy[32]; /* "none": no policy */
     bool is_trained;
     char optimizer[96], schedule[64];
+    char params[200];    /* how parameters are kept, NAME=FORM,...; empty: as they are */
     double clip, scaler; /* 0: none; scaler: the first scale */
     int64_t accumulate;
     bool skips, low; /* skips_nonfinite, allows_low_params */

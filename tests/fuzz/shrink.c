@@ -105,7 +105,7 @@ static bool try_change(struct shrinker *s, const struct change *x)
 
 static void try_options(struct shrinker *s)
 {
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         struct fuzz_case c = *s->c;
         switch (i) {
         case 0:
@@ -125,6 +125,9 @@ static void try_options(struct shrinker *s)
             break;
         case 5:
             c.schedule[0] = '\0';
+            break;
+        case 6:
+            c.params[0] = '\0';
             break;
         default:
             c.n_steps = 1;
