@@ -7,22 +7,9 @@
 #include <string.h>
 
 #include "frontend/capture.h"
-#include "frontend/context.h"
-#include "frontend/runner.h"
+#include "frontend/training.h"
 #include "runtime/kept.h"
 #include "runtime/lend.h"
-
-struct atoll_training {
-    struct context context;
-    struct train_options train;
-    struct compile_options compile;
-    struct runner runner;
-    struct arena arena; /* of the options */
-    bool *is_fed;       /* by node id */
-    int64_t steps;
-    bool has_stepped;
-    char notice[1100]; /* "": none */
-};
 
 static bool has_failed(const atoll_error *error)
 {
@@ -61,6 +48,7 @@ static status read_options(atoll_training *t, const struct atoll_training_option
     t->compile.train = o->is_forward ? NULL : &t->train;
     t->compile.is_eager = o->is_eager != 0;
     t->compile.is_relaxed = o->is_relaxed != 0;
+    t->compile.keeps_values = o->keeps_values != 0;
     struct device_options where = context_devices(&t->context);
     where.allows_tf32 = o->allows_tf32 != 0;
     return device_open(o->device != NULL ? o->device : "cpu", &where, &t->compile.device, e);
@@ -133,6 +121,8 @@ atoll_status atoll_training_open(atoll_trace *trace, const atoll_training_option
 void atoll_training_close(atoll_training *t)
 {
     if (t != NULL) {
+        recording_free(&t->debug.trace);
+        ranges_free(&t->debug.ranges);
         runner_free(&t->runner);
         device_close(t->compile.device);
         arena_free(&t->arena);
@@ -148,10 +138,8 @@ const char *atoll_training_notice(const atoll_training *t)
 
 /* ---- steps ---- */
 
-/* Runs one call of the runner from a recovery point of its own. */
-static status guarded(atoll_training *t,
-                      status (*call)(atoll_training *t, const void *what, struct error *e),
-                      const void *what, atoll_error *error)
+atoll_status training_guarded(atoll_training *t, training_call *call, void *what,
+                              atoll_error *error)
 {
     struct recovery r;
     struct error e = {0};
@@ -168,7 +156,7 @@ static status guarded(atoll_training *t,
     return lend_error(&e, error);
 }
 
-static status feed(atoll_training *t, const void *what, struct error *e)
+static status feed(atoll_training *t, void *what, struct error *e)
 {
     const atoll_view *v = what;
     const char *name = v->name != NULL ? v->name : "";
@@ -191,13 +179,13 @@ static status feed(atoll_training *t, const void *what, struct error *e)
 
 atoll_status atoll_training_feed(atoll_training *t, const atoll_view *input, atoll_error *error)
 {
-    return guarded(t, feed, input, error);
+    atoll_view own = *input;
+    return training_guarded(t, feed, &own, error);
 }
 
-static status step(atoll_training *t, const void *what, struct error *e)
+status training_is_fed(const atoll_training *t, struct error *e)
 {
     const struct graph *g = runner_graph(&t->runner);
-    (void)what;
     for (uint32_t i = 1; i < g->n_nodes; i++) {
         if (g->nodes[i].op == OP_input && !t->is_fed[i]) {
             return fail(e, ATOLL_USAGE,
@@ -205,6 +193,13 @@ static status step(atoll_training *t, const void *what, struct error *e)
                         g->nodes[i].name);
         }
     }
+    return ATOLL_OK;
+}
+
+static status step(atoll_training *t, void *what, struct error *e)
+{
+    (void)what;
+    TRY(training_is_fed(t, e));
     TRY(runner_step(&t->runner, e));
     t->steps++;
     t->has_stepped = true;
@@ -213,7 +208,7 @@ static status step(atoll_training *t, const void *what, struct error *e)
 
 atoll_status atoll_training_step(atoll_training *t, atoll_error *error)
 {
-    return guarded(t, step, NULL, error);
+    return training_guarded(t, step, NULL, error);
 }
 
 struct setting {
@@ -221,7 +216,7 @@ struct setting {
     double number;
 };
 
-static status set(atoll_training *t, const void *what, struct error *e)
+static status set(atoll_training *t, void *what, struct error *e)
 {
     const struct setting *s = what;
     const struct graph *g = runner_graph(&t->runner);
@@ -237,7 +232,7 @@ static status set(atoll_training *t, const void *what, struct error *e)
 atoll_status atoll_training_set(atoll_training *t, const char *name, double number,
                                 atoll_error *error)
 {
-    return guarded(t, set, &(struct setting){name, number}, error);
+    return training_guarded(t, set, &(struct setting){name, number}, error);
 }
 
 /* ---- what there is to see ---- */
@@ -324,22 +319,24 @@ size_t atoll_training_peak_bytes(const atoll_training *t)
 
 /* ---- checkpoints ---- */
 
-static status save(atoll_training *t, const void *path, struct error *e)
+static status save(atoll_training *t, void *what, struct error *e)
 {
-    return runner_save(&t->runner, path, t->steps, e);
+    const char *const *path = what;
+    return runner_save(&t->runner, *path, t->steps, e);
 }
 
-static status load(atoll_training *t, const void *path, struct error *e)
+static status load(atoll_training *t, void *what, struct error *e)
 {
-    return runner_load(&t->runner, path, &t->steps, e);
+    const char *const *path = what;
+    return runner_load(&t->runner, *path, &t->steps, e);
 }
 
 atoll_status atoll_training_save(atoll_training *t, const char *path, atoll_error *error)
 {
-    return guarded(t, save, path, error);
+    return training_guarded(t, save, &path, error);
 }
 
 atoll_status atoll_training_load(atoll_training *t, const char *path, atoll_error *error)
 {
-    return guarded(t, load, path, error);
+    return training_guarded(t, load, &path, error);
 }

@@ -44,7 +44,8 @@ typedef struct atoll_training_options {
     int is_eager;          /* one op at a time: the same bits, no compiler */
     int is_relaxed;        /* rounding: values stay wide inside a kernel (docs/numerics.md) */
     int allows_tf32;
-    int is_forward; /* no training step: the model's outputs alone, for evaluation */
+    int is_forward;   /* no training step: the model's outputs alone, for evaluation */
+    int keeps_values; /* debug.h can see into a step: the same bits, more memory and time */
 } atoll_training_options;
 
 typedef struct atoll_training atoll_training;
