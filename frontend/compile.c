@@ -37,6 +37,7 @@ static const struct stage PIPELINE[] = {
     {.name = "fp8", .pass = fp8_pass, .needs_fp8 = true, .is_optional = true},
     {.name = "fp8_paths", .pass = fp8_paths_pass, .needs_cuda = true},
     {.name = "decompose", .pass = decompose_pass},
+    {.name = "cut", .pass = cut_pass, .needs_fp8 = true, .is_optional = true},
     {.name = "simplify", .pass = simplify_pass, .is_optional = true},
     {.name = "recompute", .pass = recompute_pass, .needs_train = true, .is_optional = true},
     {.name = "fuse", .is_optional = true}, /* build_program's: a partition, no graph */
@@ -74,13 +75,13 @@ static status check_list(const char *list, bool wants_optional, struct error *e)
         if (!is_known) {
             return fail(e, ATOLL_USAGE,
                         "no pass '%.*s'; expected simplify, index_checks, autocast, islands, lint, "
-                        "autodiff, train_step, fp8, fp8_paths, decompose, recompute or fuse",
+                        "autodiff, train_step, fp8, fp8_paths, decompose, cut, recompute or fuse",
                         (int)n, p);
         }
         if (wants_optional && !is_optional) {
             return fail(e, ATOLL_USAGE,
                         "pass %.*s cannot be left out: no program without it; expected simplify, "
-                        "autocast, islands, lint, fp8, recompute or fuse",
+                        "autocast, islands, lint, fp8, cut, recompute or fuse",
                         (int)n, p);
         }
         p += n + (p[n] == ',');

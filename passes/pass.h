@@ -49,7 +49,7 @@ status rewrite(const struct graph *in, struct graph *out, rewrite_rule *rule, vo
 
 /* The passes. */
 pass_fn simplify_pass, index_checks_pass, autocast_pass, islands_pass, lint_pass, autodiff_pass,
-    train_step_pass, fp8_pass, fp8_paths_pass, decompose_pass, recompute_pass;
+    train_step_pass, fp8_pass, fp8_paths_pass, decompose_pass, cut_pass, recompute_pass;
 
 /* decompose.c, for autodiff too: n over operands in out as primitives (f32 inside, one rounding at
  * the end), or 0 when n is a primitive already. */

@@ -23,7 +23,7 @@ static const struct option options[] = {
     {"forward", NULL, "without a training step"},
     {"after", "PASS",
      "print the graph after a pass: capture, simplify (first and last), index_checks, autocast, "
-     "islands, lint, train_step, fp8, decompose, recompute"},
+     "islands, lint, train_step, fp8, decompose, cut, recompute"},
     {"kernels", NULL, "print the generated C"},
     {"groups", NULL,
      "print the fusion groups in launch order, and why neighbours are not one kernel"},

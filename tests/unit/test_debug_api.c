@@ -13,7 +13,8 @@
 enum { ROWS = 6, WIDTH = 4 };
 static uint32_t line_of_exp;
 
-/* The loss falls as exp grows, with the learning rate; "tiny" is a parameter that f8e4m3 cannot hold. */
+/* The loss falls as exp grows, with the learning rate; "tiny" is a parameter that f8e4m3 cannot
+ * hold. */
 static atoll_trace *model(void)
 {
     atoll_trace *t = atoll_trace_create("debug");

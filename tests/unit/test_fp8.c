@@ -231,10 +231,10 @@ static uint32_t group_of(const struct compiled *c, const struct partition *p, en
     return 0;
 }
 
-/* Recipes whose scales lie along the rows of what makes a tensor: its gelu, the amax, the scale and
- * the quantisation are one kernel. Under delayed scaling the amax is not waited for. */
-static const char *const fused[] = {"fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-gw-hp",
-                                    "fp8-delayed"};
+/* Scales lie along the rows of what makes a tensor, or over parts of them: its gelu, the amax, the
+ * scale and the quantisation are one kernel. Under delayed scaling the amax is not waited for. */
+static const char *const fused[] = {"fp8-tensorwise", "fp8-rowwise",   "fp8-rowwise-gw-hp",
+                                    "fp8-delayed",    "fp8-blockwise", "fp8-mxfp8"};
 
 START_TEST(quantize_joins_its_producer)
 {

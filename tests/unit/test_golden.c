@@ -22,7 +22,7 @@ static const struct {
 } passes[] = {
     {"simplify", simplify_pass}, {"autocast", autocast_pass},     {"islands", islands_pass},
     {"autodiff", autodiff_pass}, {"train_step", train_step_pass}, {"decompose", decompose_pass},
-    {"fp8", fp8_pass},           {"recompute", recompute_pass},
+    {"fp8", fp8_pass},           {"recompute", recompute_pass},   {"cut", cut_pass},
 };
 
 static const char expect_mark[] = "# expect:\n";
