@@ -9,6 +9,7 @@
 
 #include "codegen/prelude/convert.h"
 #include "frontend/parting.h"
+#include "frontend/plan_again.h"
 #include "runtime/eager.h"
 #include "runtime/init.h"
 #include "runtime/kept.h"
@@ -68,6 +69,12 @@ static status init_leaves(struct runner *r, uint64_t seed, struct error *e)
     return ATOLL_OK;
 }
 
+/* Graph, program and code are those of a plan file. */
+static bool is_of_file(const struct runner *r)
+{
+    return r->file.graph != NULL && !r->is_again;
+}
+
 status runner_from(struct runner *r, uint64_t seed, struct error *e)
 {
     const struct graph *g = runner_graph(r);
@@ -88,7 +95,7 @@ status runner_from(struct runner *r, uint64_t seed, struct error *e)
         struct device_code code;
         struct device_image *images = cuda_code_images(&r->compiled.cuda, &code);
         r->session = session_create_on(&r->compiled.program, r->device,
-                                       r->file.graph != NULL ? &r->file.cuda : &code, e);
+                                       is_of_file(r) ? &r->file.cuda : &code, e);
         free(images);
         if (r->session == NULL) {
             return e->code;
@@ -185,17 +192,32 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 
 status runner_open_plan(struct runner *r, const char *path, struct error *e)
 {
-    return runner_open_plan_on(r, path, NULL, e);
+    const struct compile_options here = {0};
+    return runner_open_plan_on(r, path, &here, e);
 }
 
-status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
-                           struct error *e)
+/* Over the plan's own code, or over its graph compiled again where the device refuses that. */
+static status start_plan(struct runner *r, const struct compile_options *o, struct error *e)
 {
-    *r = (struct runner){.device = device};
-    TRY(plan_read(path, true, &r->file, e));
+    struct error why = {0};
     r->compiled.primitive = r->file.graph;
     r->compiled.program = r->file.program;
-    TRY(runner_from(r, 0, e));
+    status code = runner_from(r, 0, &why);
+    if (r->session != NULL || !plan_is_refused(r->device, code)) {
+        return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", why.text);
+    }
+    r->compiled = (struct compiled){0};
+    r->is_again = true;
+    TRY(plan_again(&r->file, o, &why, &r->compiled, r->notice, e));
+    return runner_from(r, 0, e);
+}
+
+status runner_open_plan_on(struct runner *r, const char *path, const struct compile_options *o,
+                           struct error *e)
+{
+    *r = (struct runner){.device = o->device};
+    TRY(plan_read(path, true, &r->file, e));
+    TRY(start_plan(r, o, e));
     const unsigned char *from = r->file.state;
     for (uint32_t i = 1; i < r->file.graph->n_nodes; i++) {
         if (plan_keeps(&r->file.graph->nodes[i])) {
@@ -273,13 +295,15 @@ void runner_free(struct runner *r)
     close_twin(r);
     session_destroy(r->session);
     release(r);
-    if (r->file.graph != NULL) {
+    if (is_of_file(r)) {
         r->compiled.primitive = NULL;
         r->compiled.step = NULL;
         r->compiled.program = (struct program){0};
-        plan_file_close(&r->file);
     }
     compiled_free(&r->compiled);
+    if (r->file.graph != NULL) {
+        plan_file_close(&r->file);
+    }
     *r = (struct runner){0};
 }
 

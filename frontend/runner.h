@@ -9,6 +9,7 @@
 struct runner {
     struct compiled compiled;
     struct plan_file file;   /* when opened from a plan: owns graph, program and library */
+    bool is_again;           /* of the plan only its graph: compiled again for the device */
     bool is_eager;           /* on the CPU; on a device eager is a session of one-op kernels */
     struct device *device;   /* lent; NULL: the CPU */
     struct session *session; /* fused */
@@ -21,6 +22,7 @@ struct runner {
     size_t peak_bytes;
     void (*probe)(void *context, value v, const struct tensor *t); /* eager: sees every value */
     void *probe_context;
+    char notice[1000];   /* of a plan: why it was compiled again; "": it was not */
     struct runner *twin; /* checks on: an eager runner of the same graph, stepped beside */
 };
 
@@ -32,8 +34,9 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 status runner_from(struct runner *r, uint64_t seed, struct error *e);
 /* From a plan file: fused, with the plan's first state. */
 status runner_open_plan(struct runner *r, const char *path, struct error *e);
-/* The same on a device. */
-status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+/* The same on the device of the options; where that refuses the plan's code, compiled again as they
+ * say (frontend/plan_again.h): notice, then, has the reason. */
+status runner_open_plan_on(struct runner *r, const char *path, const struct compile_options *o,
                            struct error *e);
 void runner_free(struct runner *r);
 

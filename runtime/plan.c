@@ -1,18 +1,18 @@
 /* The public plan API over plan files and sessions. Holds no global state; every failure is one
  * line in the caller's record. */
-#include "atoll/plan.h"
+#include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/kept.h"
 #include "runtime/lend.h"
-#include "runtime/plan_file.h"
 
 struct atoll_plan {
     struct plan_file file;
     struct device *device; /* NULL: the CPU */
     struct session *session;
+    struct plan_substitute substitute; /* whose session it is when the file's code is refused */
     int64_t symbols[MAX_SYMBOLS];
     bool is_known[MAX_SYMBOLS]; /* by symbol: an input gave it a size */
     bool *is_bound;             /* by node id */
@@ -22,7 +22,23 @@ struct atoll_plan {
     struct arena arena;
 };
 
-static status start(atoll_plan *p, struct error *e)
+/* Over the plan's own code, or over what again makes where the device refuses that. */
+static status open_session(atoll_plan *p, plan_compile_again *again, void *context, struct error *e)
+{
+    struct error why = {0};
+    p->session = session_create_on(&p->file.program, p->device, &p->file.cuda, &why);
+    if (p->session != NULL) {
+        return ATOLL_OK;
+    }
+    if (again == NULL || !plan_is_refused(p->device, why.code)) {
+        return fail(e, why.code, "%s", why.text);
+    }
+    TRY(again(context, &p->file, p->device, &why, &p->substitute, e));
+    p->session = p->substitute.session;
+    return ATOLL_OK;
+}
+
+static status start(atoll_plan *p, plan_compile_again *again, void *context, struct error *e)
 {
     struct recovery r;
     const struct graph *g = p->file.graph;
@@ -41,10 +57,7 @@ static status start(atoll_plan *p, struct error *e)
     for (uint32_t i = 1; i < g->n_symbols; i++) {
         p->symbols[i] = g->symbols[i].low;
     }
-    p->session = session_create_on(&p->file.program, p->device, &p->file.cuda, e);
-    if (p->session == NULL) {
-        return e->code;
-    }
+    TRY(open_session(p, again, context, e));
     TRY(session_bind(p->session, p->symbols, e));
     const unsigned char *from = p->file.state;
     for (uint32_t i = 1; i < g->n_nodes; i++) {
@@ -71,11 +84,11 @@ static status open_device(atoll_plan *p, const atoll_place *place, struct error 
 
 atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error)
 {
-    return atoll_plan_open_on(path, NULL, out, error);
+    return plan_open_with(path, NULL, NULL, NULL, out, error);
 }
 
-atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atoll_plan **out,
-                                atoll_error *error)
+atoll_status plan_open_with(const char *path, const atoll_place *place, plan_compile_again *again,
+                            void *context, atoll_plan **out, atoll_error *error)
 {
     struct error e = {0};
     atoll_plan *p = calloc(1, sizeof *p);
@@ -88,7 +101,7 @@ atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atol
         free(p);
         return lend_error(&e, error);
     }
-    if (open_device(p, place, &e) != ATOLL_OK || start(p, &e) != ATOLL_OK) {
+    if (open_device(p, place, &e) != ATOLL_OK || start(p, again, context, &e) != ATOLL_OK) {
         atoll_plan_close(p);
         return lend_error(&e, error);
     }
@@ -100,11 +113,19 @@ void atoll_plan_close(atoll_plan *plan)
 {
     if (plan != NULL) {
         session_destroy(plan->session);
+        if (plan->substitute.drop != NULL) {
+            plan->substitute.drop(plan->substitute.kept);
+        }
         device_close(plan->device);
         plan_file_close(&plan->file);
         arena_free(&plan->arena);
         free(plan);
     }
+}
+
+const char *atoll_plan_notice(const atoll_plan *plan)
+{
+    return plan->substitute.notice[0] != '\0' ? plan->substitute.notice : NULL;
 }
 
 /* ---- inputs and steps ---- */

@@ -101,7 +101,12 @@ static status open_model(struct training *t, const char *path, const struct argu
         struct device_options where = context_devices(c);
         where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
-        return runner_open_plan_on(t->runner, path, t->job.compile.device, e);
+        TRY(context_apply(c, &t->job.compile, e));
+        TRY(runner_open_plan_on(t->runner, path, &t->job.compile, e));
+        if (t->runner->notice[0] != '\0') {
+            fprintf(stderr, "atoll train: %s\n", t->runner->notice);
+        }
+        return ATOLL_OK;
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
