@@ -13,6 +13,7 @@
 #include "runtime/eager.h"
 #include "runtime/init.h"
 #include "runtime/kept.h"
+#include "runtime/loader.h"
 
 static bool is_kept(const struct node *n)
 {
@@ -293,6 +294,7 @@ status runner_load(struct runner *r, const char *path, int64_t *steps, struct er
 void runner_free(struct runner *r)
 {
     close_twin(r);
+    loader_destroy(r->loader);
     session_destroy(r->session);
     release(r);
     if (is_of_file(r)) {
@@ -338,49 +340,6 @@ struct tensor *runner_leaf(struct runner *r, const char *name)
     return r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
 }
 
-status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e)
-{
-    const struct graph *g = runner_graph(r);
-    value v = graph_find(g, name);
-    int64_t symbols[MAX_SYMBOLS];
-    memcpy(symbols, r->symbols, sizeof symbols);
-    if (v.id == 0) {
-        return fail(e, ATOLL_NOT_FOUND, "the graph has no input %%%s", name);
-    }
-    const struct node *n = graph_node(g, v);
-    bool fits = n->dtype == t->dtype && n->shape.rank == t->rank;
-    for (uint32_t i = 0; fits && i < t->rank; i++) {
-        struct dim d = n->shape.dims[i];
-        if (!dim_is_static(d) && d.symbols[1] == 0 && t->shape[i] % d.factor == 0) {
-            symbols[d.symbols[0]] = t->shape[i] / d.factor;
-        }
-        fits = dim_value(d, symbols) == t->shape[i];
-    }
-    if (!fits) {
-        struct arena scratch = SCRATCH_ARENA;
-        struct text found = {.arena = &scratch};
-        text_add(&found, "%s[", dtype_info[t->dtype].name);
-        for (uint32_t i = 0; i < t->rank; i++) {
-            text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)t->shape[i]);
-        }
-        fail(e, ATOLL_SHAPE,
-             "%%%s: expected %s, found %s]; hint: check the data's dtype and columns, and the "
-             "number of rows where the first size is fixed",
-             name, graph_type(g, v, &scratch), found.data);
-        arena_free(&scratch);
-        return e->code;
-    }
-    TRY(runner_bind(r, symbols, e));
-    struct tensor *to = r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
-    if (r->is_eager) {
-        TRY(fit(r, v, to, &r->leaf_capacity[v.id], e));
-    }
-    if (tensor_bytes(t) != 0) {
-        memcpy(to->data, t->data, tensor_bytes(t));
-    }
-    return ATOLL_OK;
-}
-
 static struct tensor *lend_leaf(void *context, value v)
 {
     struct runner *r = context;
@@ -393,12 +352,17 @@ static void pass_probe(void *context, value v, const struct tensor *t)
     r->probe(r->probe_context, v, t);
 }
 
+status runner_fit_leaf(struct runner *r, value leaf, struct error *e)
+{
+    return fit(r, leaf, &r->leaves[leaf.id], &r->leaf_capacity[leaf.id], e);
+}
+
 status runner_fit_leaves(struct runner *r, struct error *e)
 {
     const struct graph *g = runner_graph(r);
     for (uint32_t i = 1; r->is_eager && i < g->n_nodes; i++) {
         if (node_is_leaf(&g->nodes[i])) {
-            TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
+            TRY(runner_fit_leaf(r, (value){i}, e));
         }
     }
     return ATOLL_OK;
@@ -406,6 +370,7 @@ status runner_fit_leaves(struct runner *r, struct error *e)
 
 status runner_step(struct runner *r, struct error *e)
 {
+    TRY(runner_take_next(r, e));
     if (!r->is_eager) {
         TRY(r->twin != NULL ? checked_step(r, e) : session_step(r->session, e));
         r->peak_bytes = session_peak_bytes(r->session);

@@ -55,6 +55,12 @@ void atoll_plan_close(atoll_plan *plan);
  * NOT_FOUND (the names there are), SHAPE, OUT_OF_MEMORY. */
 atoll_status atoll_plan_bind(atoll_plan *plan, const char *name, const void *data,
                              const int64_t *shape, uint32_t rank, atoll_error *error);
+/* Copies an input of the next step: `data` is yours again when it returns, and on a device it
+ * travels while the last step still runs. Call it between a step and the first look at what it
+ * gave; outputs stay as they are. The next step takes it, and so do later ones until the input is
+ * bound or prefetched again. NOT_FOUND, SHAPE, OUT_OF_MEMORY, DEVICE. */
+atoll_status atoll_plan_prefetch(atoll_plan *plan, const char *name, const void *data,
+                                 const int64_t *shape, uint32_t rank, atoll_error *error);
 /* Sets a scalar (learning rate, ...) for the next steps; no recompile. NOT_FOUND. */
 atoll_status atoll_plan_set(atoll_plan *plan, const char *name, double number, atoll_error *error);
 /* Runs one step: outputs are new, parameters and state updated in place. USAGE when an input is not

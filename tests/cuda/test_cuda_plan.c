@@ -139,6 +139,61 @@ START_TEST(threads_and_plans)
 }
 END_TEST
 
+/* ---- inputs of the next step ---- */
+
+static void batch(float *x, int64_t n, int seed)
+{
+    for (int64_t i = 0; i < n * 6; i++) {
+        x[i] = (float)((i * 7 + seed) % 23) * 0.125F - 1.0F;
+    }
+}
+
+/* Prefetched while the step before runs, on the device and on the CPU: the bits of binding. */
+START_TEST(prefetched_inputs)
+{
+    static const char *const archs[] = {"sm_90"};
+    static float x[64 * 6];
+    atoll_error e = {0};
+    atoll_plan *bound = NULL, *ahead = NULL;
+    atoll_place where = place();
+    atoll_view a, b;
+    write_plan(archs, 1, false);
+    ck_assert_msg(atoll_plan_open(path, &bound, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_int_eq(_i == 0 ? atoll_plan_open_on(path, &where, &ahead, &e)
+                             : atoll_plan_open(path, &ahead, &e),
+                     ATOLL_OK);
+    for (int i = 0; i < 6; i++) {
+        int64_t n = i < 3 ? 5 : 17;
+        batch(x, n, i);
+        if (i == 0) {
+            ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){n, 6}, 2, &e),
+                             ATOLL_OK);
+        }
+        ck_assert_int_eq(atoll_plan_bind(bound, "x", x, (int64_t[]){n, 6}, 2, &e), ATOLL_OK);
+        ck_assert_msg(atoll_plan_step(bound, &e) == ATOLL_OK, "%s", e.text);
+        ck_assert_msg(atoll_plan_step(ahead, &e) == ATOLL_OK, "%s", e.text);
+        n = i + 1 < 3 ? 5 : 17;
+        batch(x, n, i == 4 ? 99 : i + 1);
+        ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){n, 6}, 2, &e), ATOLL_OK);
+        memset(x, 0xff, sizeof x); /* ours again */
+        ck_assert_int_eq(atoll_plan_output(bound, "p", &a, &e), ATOLL_OK);
+        ck_assert_int_eq(atoll_plan_output(ahead, "p", &b, &e), ATOLL_OK);
+        same_view(&a, &b);
+        if (i == 4) { /* bound after all: the last word counts */
+            static float other[17 * 6];
+            batch(other, 17, 5);
+            ck_assert_int_eq(atoll_plan_bind(ahead, "x", other, (int64_t[]){17, 6}, 2, &e),
+                             ATOLL_OK);
+        }
+    }
+    ck_assert_int_eq(atoll_plan_prefetch(ahead, "z", x, (int64_t[]){5, 6}, 2, &e), ATOLL_NOT_FOUND);
+    ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){5, 7}, 2, &e), ATOLL_SHAPE);
+    ck_assert_msg(atoll_plan_step(ahead, NULL) == ATOLL_OK, "what was prefetched before stands");
+    atoll_plan_close(bound);
+    atoll_plan_close(ahead);
+}
+END_TEST
+
 /* ---- code that the device does not run ---- */
 
 /* Steps p on the device beside the same plan on the CPU; closes both. */
@@ -408,6 +463,7 @@ static void fill(TCase *tc)
     tcase_add_test(tc, runner_compiles_again);
     tcase_add_loop_test(tc, recorded_algorithms, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tc, device_is_cpu);
+    tcase_add_loop_test(tc, prefetched_inputs, 0, 2);
     tcase_add_test(tc, threads_and_plans);
     tcase_add_loop_test(tc, no_code_for_it, 0, 2);
     if (is_emulated) {
