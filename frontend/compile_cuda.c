@@ -152,7 +152,7 @@ static uint64_t image_key(const struct nvrtc *nvrtc, const char *arch, const cha
 {
     int major = 0, minor = 0;
     nvrtc_version(nvrtc, &major, &minor);
-    uint64_t key = hash_text(nvrtc_flags(), (uint64_t)(major * 100 + minor));
+    uint64_t key = nvrtc_flags_hash(nvrtc, (uint64_t)(major * 100 + minor));
     return hash_text(source, hash_text(arch, key));
 }
 
