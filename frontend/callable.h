@@ -137,9 +137,8 @@ void callable_done(struct callable *c, const struct called *done);
 /* Guards only, for frozen dispatch: t->graph may be NULL, t->hash is that of the frozen trace.
  * false: no plan holds (nothing recorded): trace, then callable_call. */
 bool callable_find(struct callable *c, const struct trace *t, struct called *out);
-/* The segment ended before the function did. */
-void callable_break(struct callable *c, uint64_t call, uint32_t segment, struct location where,
-                    const char *reason, const char *advice);
+/* The segment ended before the function did; texts are copied. */
+void callable_break(struct callable *c, const struct ledger_break *b);
 
 /* Lent; may be read at any time. */
 ledger *callable_ledger(const struct callable *c);

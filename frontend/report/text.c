@@ -98,11 +98,23 @@ void report_event(struct text *t, const ledger *l, const struct ledger_event *v)
     }
 }
 
+static void break_value(struct text *t, const struct ledger_break *b)
+{
+    if (b->value[0] != '\0') {
+        bool is_one = strcmp(b->first_value, b->value) == 0;
+        text_add(t, ": %s%s%s (%s)", is_one ? "" : b->first_value, is_one ? "" : " -> ", b->value,
+                 b->dtype);
+    }
+}
+
 void report_break(struct text *t, const struct ledger_break *b)
 {
-    text_add(t, "graph break at %s:%" PRIu32 ", segment %" PRIu32 " ends, %" PRIu64 " time%s: %s\n",
-             b->file[0] != '\0' ? b->file : "?", b->line, b->segment, b->count, plural(b->count),
-             b->reason);
+    text_add(t, "graph break%s%s%s at %s:%" PRIu32 ", segment %" PRIu32 " ends, %" PRIu64,
+             b->kind[0] != '\0' ? " (" : "", b->kind, b->kind[0] != '\0' ? ")" : "",
+             b->file[0] != '\0' ? b->file : "?", b->line, b->segment, b->count);
+    text_add(t, " time%s: %s", plural(b->count), b->reason);
+    break_value(t, b);
+    text_add(t, "\n");
     if (b->advice[0] != '\0') {
         text_add(t, "    advice: %s\n", b->advice);
     }

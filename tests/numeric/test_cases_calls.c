@@ -3,6 +3,7 @@
 #include "tests/small_compiled.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MOST = 12 };
 
@@ -26,6 +27,27 @@ static void check_said(const atoll_compiled *f, const char *what)
     ck_assert_ptr_nonnull(text);
     ck_assert_msg(strstr(text, what) != NULL, "'%s' is not in: %s", what, text);
     free(text);
+}
+
+/* The ledger's JSON, as atoll_ledger_save writes it, has `what`; so has its page `shown`. */
+static void check_saved(const atoll_compiled *f, const char *what, const char *shown)
+{
+    const char *const wanted[] = {what, shown};
+    char path[] = "/tmp/atoll-cases-calls-XXXXXX", text[60000];
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (int i = 0; i < 2; i++) {
+        const atoll_ledger *l = atoll_compiled_ledger(f);
+        ck_assert_int_eq(
+            i == 0 ? atoll_ledger_save(l, path, NULL) : atoll_ledger_html(l, path, NULL), ATOLL_OK);
+        FILE *in = fopen(path, "r");
+        ck_assert_ptr_nonnull(in);
+        text[fread(text, 1, sizeof text - 1, in)] = '\0';
+        fclose(in);
+        ck_assert_msg(strstr(text, wanted[i]) != NULL, "'%s' is not in: %s", wanted[i], text);
+    }
+    unlink(path);
 }
 
 /* ---- numbers that change ---- */
@@ -166,7 +188,7 @@ START_TEST(fc088)
 {
     atoll_compile_options o = {.is_eager = _i % 2, .fullgraph = _i >= 2};
     atoll_compiled *f = open_with(scaled_by_read, &o);
-    float three[1] = {3.0f}, v[2] = {1.0f, 2.0f}, want[2] = {3.0f, 6.0f};
+    float three[1] = {3.0f}, v[2] = {1.0f, 2.0f}, want[2] = {3.0f, 6.0f}, next[2] = {0.1f, 0.2f};
     atoll_view in[2] = {atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), three),
                         atoll_view_of("v", ATOLL_F32, ATOLL_DIMS(2), v)};
     char where[300];
@@ -182,6 +204,13 @@ START_TEST(fc088)
         snprintf(where, sizeof where, "%s:%d", __FILE__, line_of_read);
         check_said(f, where);
         check_said(f, "read it after the call");
+        check_said(f, "reads %3 (neg) on the host: -3 (f32)");
+        three[0] = 0.1f;
+        check_call(f, in, 2, NULL, next, 2);
+        check_said(f, "segment 0 ends, 2 times: atoll_item reads %3 (neg) on the host: -3 -> -0.1 "
+                      "(f32)");
+        check_saved(f, "\"value\": \"-0.1\"", "f32 -3 &rarr; -0.1");
+        check_saved(f, "\"dtype\": \"f32\"", "host read");
     }
     atoll_compiled_destroy(f);
 }
