@@ -48,6 +48,13 @@ struct trace_leaf {
     struct location location;
     const char *const *dim_names; /* by axis, names for symbols; NULL, or NULL entries: none */
 };
+/* A value that the function read on the host before: what it records next may depend on it. */
+struct trace_read {
+    struct location where;
+    const char *name; /* "%loss" */
+    enum dtype dtype;
+    double number;
+};
 struct trace {
     const struct graph *graph; /* every dim a number; needed on a miss only; copied then */
     uint64_t hash;             /* trace_hash of it, or the same made on the way */
@@ -60,6 +67,8 @@ struct trace {
     uint32_t n_facts;
     uint32_t segment; /* place in the caller's tree of segments; 0: the start of the function */
     uint64_t call;    /* of callable_begin; 0: this lookup is a call of its own */
+    const struct trace_read *reads; /* to explain by only: no part of what is looked up */
+    uint32_t n_reads;
 };
 
 /* Content without sizes: ops, attributes but ATTR_DIMS, constants, wiring, names of leaves and

@@ -261,7 +261,9 @@ status run_segment(struct running *r, bool is_last, take_output *take, void *con
                       .facts = r->facts,
                       .n_facts = r->n_facts,
                       .segment = r->segment,
-                      .call = r->call};
+                      .call = r->call,
+                      .reads = r->reads,
+                      .n_reads = r->n_reads};
     if (!callable_find(f->engine, &t, &out)) {
         TRY(call_with_graph(r, &t, &out, e));
     }
@@ -388,7 +390,7 @@ static status call(struct atoll_compiled *f, atoll_site site, const atoll_view *
     r->call = r->mark = 0;
     r->reads_data = false;
     r->segment = 0;
-    r->n_data = 0;
+    r->n_data = r->n_reads = 0;
     capture_reset(r->trace, f->name);
     capture_open(r->trace);
     code = trace_and_run(r, v, n, context, results, e);

@@ -62,6 +62,12 @@ struct atoll_compiled {
     uint32_t n_frozen;
 };
 
+/* What the function read on the host so far; later reads are not told of. */
+enum { MAX_READS = 16 };
+struct read_names {
+    char name[160];
+};
+
 /* A call on its way; reused. */
 struct running {
     struct atoll_compiled *f;
@@ -81,6 +87,9 @@ struct running {
     struct trace_leaf *leaves;
     uint32_t n_data, n_owned, n_facts, n_ordered;
     uint32_t data_room, owned_room, fact_room, ordered_room, argument_room, trace_leaf_room;
+    struct trace_read reads[MAX_READS];
+    struct read_names read_names[MAX_READS];
+    uint32_t n_reads;
     uint32_t *frontier; /* values that a segment brings to the host */
     uint32_t n_frontier, frontier_room;
 };

@@ -226,6 +226,17 @@ static const void *bring(struct running *r, atoll_site site, uint32_t id,
     return data;
 }
 
+static void note_read(struct running *r, atoll_site site, const char *name, enum dtype dtype,
+                      double number)
+{
+    if (r->n_reads < MAX_READS) {
+        struct read_names *own = &r->read_names[r->n_reads];
+        snprintf(own->name, sizeof own->name, "%s", name);
+        r->reads[r->n_reads++] =
+            (struct trace_read){{site.file, site.line}, own->name, dtype, number};
+    }
+}
+
 double atoll_item_at(atoll_site site, atoll_value v)
 {
     char name[160], reason[220];
@@ -242,7 +253,12 @@ double atoll_item_at(atoll_site site, atoll_value v)
                                   "the graph (where)",
                                   true};
     const void *data = bring(r, site, v.id, &w, &facts);
-    return data == NULL ? none : first_element(facts, data);
+    if (data == NULL) {
+        return none;
+    }
+    double number = first_element(facts, data);
+    note_read(r, site, name, (enum dtype)facts[FACT_DTYPE], number);
+    return number;
 }
 
 void atoll_graph_break_at(atoll_site site, atoll_trace *t, const char *reason)

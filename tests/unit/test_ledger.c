@@ -176,7 +176,7 @@ START_TEST(text_says)
         "call 1, x f32[5,4]: built plan 1 in 500 ms for x f32[n,4]; n >= 2; 3 kernels compiled, 0 "
         "loaded from disk\n",
         "call 2, x f32[5,4]: built plan 3 in 500 ms",
-        "    plan 1 does not hold:\n        dim 0 of x: 64 -> 5   (argument x at t.c:3)\n",
+        "    plan 1 does not hold:\n        [dim] dim 0 of x: 64 -> 5   (argument x at t.c:3)\n",
         "    kernel cache: no kernels yet\n",
         "calls 3 to 4 (2 lookups), x f32[4]: hit: plan 1 runs each time\n",
         "calls 3 to 4 (2 lookups), segment 1, x f32[4]: hit: plan 2 runs each time\n",
