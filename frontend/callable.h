@@ -37,6 +37,7 @@ struct key {
     uint64_t hash; /* of all parts and of what stands behind their names */
     uint64_t hashes[N_KEY_PARTS];
     const char *texts[N_KEY_PARTS]; /* the creator's; outlive the calls made with the key */
+    const char *gradients; /* the leaves that want one, comma-separated; NULL: not by name */
 };
 /* Of compile options; texts in the arena. Costs a look at the processor and the compiler: make it
  * once, not per call. */

@@ -229,6 +229,9 @@ static status fill_entry(struct lookup *l)
     for (uint32_t i = 0; i < N_KEY_PARTS; i++) {
         en->key.texts[i] = arena_copy_text(&en->arena, t->key->texts[i]);
     }
+    if (en->key.gradients != NULL) {
+        en->key.gradients = arena_copy_text(&en->arena, en->key.gradients);
+    }
     copy_leaves(en, t);
     copy_reads(en, t);
     copy_graph(en, t->graph);

@@ -52,12 +52,30 @@ static const enum guard_kind key_kinds[N_KEY_PARTS] = {
     GUARD_POLICY,   GUARD_ROUNDING,  GUARD_GRAD,   GUARD_ARCHITECTURE,
     GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
 
+/* Names of `a` that `b` lacks. */
+static void compare_gradients(struct miss *m, const struct entry *en, const char *a, const char *b,
+                              const char *was, const char *is)
+{
+    for (const char *p = a; *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        const char *name = arena_text(m->a, "%.*s", (int)n, p);
+        if (!list_has(b, name)) {
+            add_reason(m, en, GUARD_GRAD, arena_text(m->a, "gradient of %s", name), was, is,
+                       "the options of the call", (struct location){0});
+        }
+        p += n + (p[n] == ',');
+    }
+}
+
 static void compare_keys(struct miss *m, const struct entry *en)
 {
     const struct key *a = &en->key, *b = m->t->key;
     uint32_t n = m->event->n_reasons;
     for (uint32_t i = 0; i < N_KEY_PARTS; i++) {
-        if (a->hashes[i] != b->hashes[i]) {
+        if (i == KEY_GRAD && a->gradients != NULL && b->gradients != NULL) {
+            compare_gradients(m, en, a->gradients, b->gradients, "wanted", "not wanted");
+            compare_gradients(m, en, b->gradients, a->gradients, "not wanted", "wanted");
+        } else if (a->hashes[i] != b->hashes[i]) {
             bool is_named = strcmp(a->texts[i], b->texts[i]) != 0;
             add_reason(m, en, key_kinds[i], guard_kinds[key_kinds[i]].name, a->texts[i],
                        is_named ? b->texts[i] : arena_text(m->a, "%s, otherwise set", b->texts[i]),

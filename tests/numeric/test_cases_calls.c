@@ -2,6 +2,7 @@
  * and fused. The numbers come from the reports (docs/field_cases.md). */
 #include "tests/small_compiled.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -170,6 +171,72 @@ START_TEST(fc089)
 }
 END_TEST
 
+/* ---- gradients ---- */
+
+static void scaled(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    const bool *has_param = context;
+    atoll_value w = *has_param ? atoll_param(t, "w", ATOLL_F32, ATOLL_SCALAR, "ones") : a[n - 1];
+    atoll_output(t, "y", atoll_mul(w, a[0]));
+}
+
+/* One call: y must be 15, and the gradient of each name as large as given, or none (NaN). */
+static void check_gradients(atoll_compiled *f, bool has_param, const atoll_call_options *o,
+                            double d_w, double d_x)
+{
+    float three[1] = {3.0f}, five[1] = {5.0f};
+    atoll_view in[2] = {atoll_view_of("x", ATOLL_F32, ATOLL_SCALAR, five),
+                        atoll_view_of("w", ATOLL_F32, ATOLL_SCALAR, three)};
+    atoll_results *r = atoll_results_create();
+    atoll_error error = {0};
+    ck_assert_msg(atoll_call_with(f, o, in, has_param ? 1 : 2, &has_param, r, &error) == ATOLL_OK,
+                  "%s", error.text);
+    ck_assert(atoll_results_number(r, "y") == 15.0);
+    const double want[2] = {d_w, d_x};
+    for (int i = 0; i < 2; i++) {
+        double found = atoll_results_number(r, i == 0 ? "grad:w" : "grad:x");
+        ck_assert_msg(found == want[i] || (found != found && want[i] != want[i]),
+                      "d_%c is %g, right is %g", "wx"[i], found, want[i]);
+    }
+    atoll_results_destroy(r);
+}
+
+/* w a param of the function, or an argument; eager and fused. */
+START_TEST(fc085)
+{
+    const double none = (double)NAN;
+    bool has_param = _i >= 2;
+    atoll_compile_options o = {.is_eager = _i % 2};
+    atoll_compiled *f = open_with(scaled, &o);
+    if (has_param) { /* the first call makes it, one; its value is the caller's */
+        float one[1] = {1.0f};
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_SCALAR, one), w;
+        ck_assert_int_eq(atoll_call(f, &x, 1, &has_param, NULL, NULL), ATOLL_OK);
+        ck_assert_int_eq(atoll_compiled_state(f, "w", &w, NULL), ATOLL_OK);
+        *(float *)w.data = 3.0f;
+    }
+    const char *wrt = has_param ? NULL : "w", *with_x = has_param ? "x" : "x,w";
+    const atoll_call_options with = {.with_gradients = 1, .wrt = wrt};
+    const atoll_call_options frozen = {.with_gradients = 1, .frozen = has_param ? "w" : NULL};
+    const atoll_call_options both = {.with_gradients = 1, .wrt = with_x};
+    const atoll_call_options only_x = {.with_gradients = 1, .wrt = "x", .frozen = frozen.frozen};
+    check_gradients(f, has_param, NULL, none, none);
+    check_gradients(f, has_param, &with, 5.0, none);
+    check_said(f, "[grad] grad: forward -> gradients of w   (the options of the call)");
+    check_gradients(f, has_param, &frozen, none, none); /* nothing wants one: call 1's plan */
+    check_gradients(f, has_param, &with, 5.0, none);    /* call 2's */
+    ck_assert_uint_eq(counters(f).builds, 2);
+    check_gradients(f, has_param, &both, 5.0, 3.0);
+    check_said(f, "[grad] gradient of x: not wanted -> wanted   (the options of the call)");
+    check_gradients(f, has_param, &only_x, none, 3.0);
+    check_said(f, "[grad] gradient of w: wanted -> not wanted   (the options of the call)");
+    check_said(f, "advice: gradient of w changed wanted -> not wanted: each has plans of its own");
+    check_gradients(f, has_param, &both, 5.0, 3.0);
+    ck_assert_uint_eq(counters(f).builds, 4);
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
 /* ---- a host read ---- */
 
 static int line_of_read;
@@ -222,6 +289,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, fc081, 0, 4);
     tcase_add_loop_test(tc, fc082, 0, 2);
     tcase_add_loop_test(tc, fc084, 0, 2);
+    tcase_add_loop_test(tc, fc085, 0, 4);
     tcase_add_loop_test(tc, fc088, 0, 4);
     tcase_add_loop_test(tc, fc089, 0, 4);
 }
