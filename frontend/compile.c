@@ -43,19 +43,6 @@ static const struct stage PIPELINE[] = {
 
 /* ---- passes left out ---- */
 
-bool list_has(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *p = list; p != NULL && *p != '\0';) {
-        size_t n = strcspn(p, ",");
-        if (n == length && memcmp(p, name, n) == 0) {
-            return true;
-        }
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
 /* stop_after is one name, the passes left out are a list. */
 static status check_list(const char *list, bool wants_optional, struct error *e)
 {
@@ -201,7 +188,8 @@ static status run_passes(const struct graph *model, const struct compile_options
                                    .train = o->train,
                                    .is_relaxed = o->is_relaxed,
                                    .cuda_archs = o->cuda_archs,
-                                   .n_cuda_archs = o->n_cuda_archs};
+                                   .n_cuda_archs = o->n_cuda_archs,
+                                   .gradients = o->gradients};
     struct graph *now_graph = NULL;
     dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {

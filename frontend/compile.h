@@ -23,6 +23,7 @@ struct compile_options {
     const struct policy *policy;       /* NULL: fp32 */
     const struct train_options *train; /* NULL: the graph as it is */
     bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
+    const char *gradients;             /* of these leaves, comma-separated; NULL: every param */
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
     const struct fusion_limit *limit;  /* NULL: none */
@@ -69,9 +70,6 @@ struct compiled {
     log_fn *log;            /* of the options */
     void *log_context;
 };
-
-/* Whether a comma-separated list (may be NULL) has the name. */
-bool list_has(const char *list, const char *name);
 
 /* The name of the i-th pass that these options run; NULL behind the last. */
 const char *compile_pass_name(const struct compile_options *o, uint32_t i);

@@ -112,13 +112,12 @@ status plan_build(void *context, const struct build_request *r, void **plan,
                   struct build_report *report, struct error *e)
 {
     struct atoll_compiled *f = context;
-    bool is_last = r->trace->key == &f->last_key;
     struct plan *p = plan_new(f, e);
     if (p == NULL) {
         return ATOLL_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&f->building);
-    status code = compile_plan(p, is_last ? &f->last : &f->forward, r, e);
+    status code = compile_plan(p, &way_of(r->trace)->options, r, e);
     pthread_mutex_unlock(&f->building);
     if (code == ATOLL_OK) {
         build_report_of(report, &p->compiled);
@@ -338,12 +337,11 @@ status plan_run(struct plan *p, const int64_t *symbols, const void *const *order
     return code;
 }
 
-status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, bool is_last,
-                        const void *const *ordered, take_output *take, void *context,
-                        struct error *e)
+status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, const void *const *ordered,
+                        take_output *take, void *context, struct error *e)
 {
     const int64_t none[MAX_SYMBOLS] = {0};
-    struct compile_options o = is_last ? f->last : f->forward;
+    struct compile_options o = way_of(t)->options;
     struct plan *p = plan_new(f, e);
     if (p == NULL) {
         return ATOLL_OUT_OF_MEMORY;

@@ -117,6 +117,34 @@ atoll_status atoll_call_at(atoll_site site, atoll_compiled *f, const atoll_view 
                            uint32_t n_arguments, void *context, atoll_results *results,
                            atoll_error *error);
 
+/* How one call runs, where not as the function was compiled. Zero-initialise. All of it is part of
+ * the key of a plan: what has not been called this way yet is compiled, and the ledger names what
+ * is another than for the plans there are (policy, rounding, grad).
+ *
+ *     atoll_call_options o = {.with_gradients = 1, .wrt = "x"};
+ *     atoll_call_with(f, &o, arguments, 2, NULL, results, &error);
+ *     atoll_results_view(results, "grad:w", &dw, &error);       as large and of the dtype of w
+ */
+typedef struct atoll_call_options {
+    const char *policy;   /* "bf16"; NULL: the function's */
+    const char *rounding; /* "strict", "relaxed"; NULL: the function's */
+    int with_gradients;   /* results have "grad:NAME" beside the outputs, the gradient of output
+                             "loss" (else of the first; a float of rank 0) with respect to every
+                             float param recorded and to the arguments of wrt; zeros where it does
+                             not depend on it */
+    const char *wrt;      /* float arguments, comma-separated; NULL: none */
+    const char *frozen;   /* params that want no gradient, comma-separated; NULL: none */
+} atoll_call_options;
+/* atoll_call with options (NULL: none). USAGE: an unknown name, an argument that is no float, wrt
+ * or frozen without with_gradients, options for a function with an optimizer, whose gradients are
+ * its own. Of a frozen function (compile options) such calls are traced. No gradient goes through
+ * what atoll_host_op gave. */
+#define atoll_call_with(...) atoll_call_with_at(ATOLL_HERE, __VA_ARGS__)
+atoll_status atoll_call_with_at(atoll_site site, atoll_compiled *f,
+                                const atoll_call_options *options, const atoll_view *arguments,
+                                uint32_t n_arguments, void *context, atoll_results *results,
+                                atoll_error *error);
+
 /* Params, buffers and states that calls made so far, to read or write between calls. NOT_FOUND. */
 atoll_status atoll_compiled_state(atoll_compiled *f, const char *name, atoll_view *out,
                                   atoll_error *error);
