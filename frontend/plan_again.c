@@ -43,8 +43,8 @@ status plan_again(const struct plan_file *file, const struct compile_options *o,
                   struct error *e)
 {
     const struct section *text = container_find(&file->container, "graph");
-    const char *const archs[] = {o->device->arch};
-    struct compile_options here = *o;
+    const char *arch[1];
+    struct compile_options here = compile_options_there(o, arch);
     struct nvrtc *nvrtc = NULL;
     struct error missing = {0};
     *out = (struct compiled){0};
@@ -53,10 +53,7 @@ status plan_again(const struct plan_file *file, const struct compile_options *o,
                     why->text, missing.text);
     }
     nvrtc_close(nvrtc);
-    here.skips_c = here.tries_loading = true;
-    here.is_eager = here.is_unfused = false;
-    here.cuda_archs = archs;
-    here.n_cuda_archs = 1;
+    here.tries_loading = true;
     here.is_relaxed = is_relaxed(file);
     struct graph *g = graph_parse(text->data, text->size, "plan", e);
     if (g == NULL) {

@@ -171,13 +171,8 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
         TRY(runner_from(r, seed, e));
         return o->checks && !o->is_eager && !o->is_relaxed ? open_twin(r, seed, e) : ATOLL_OK;
     }
-    struct compile_options here = *o; /* eager there: one kernel an op, by the same generator */
-    const char *const archs[] = {o->device->arch};
-    here.is_eager = false;
-    here.is_unfused = o->is_unfused || o->is_eager;
-    here.skips_c = true;
-    here.cuda_archs = archs;
-    here.n_cuda_archs = 1;
+    const char *arch[1]; /* eager there: one kernel an op, by the same generator */
+    struct compile_options here = compile_options_there(o, arch);
     struct error first = {0};
     TRY(compile_graph(model, &here, &r->compiled, e));
     status code = runner_from(r, seed, &first);

@@ -87,6 +87,9 @@ typedef void session_watcher(void *context, uint32_t launch, value v, const stru
 void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
+/* On a device: what session_leaf or session_output could not do since the last step or the last
+ * time asked, for they have no record to fill; the next step would say so. */
+status session_outcome(struct session *s, struct error *e);
 /* Copies what v holds into memory that the caller frees: out->data, NULL where v has no memory of
  * its own (it lives inside a kernel; few do when the program keeps its values). Leaves after a step
  * hold what the step made of them. */

@@ -418,15 +418,22 @@ static status run_or_replay(struct session *s, struct error *e)
     return r->recording != NULL ? r->backend->replay(s->device, r->recording, e) : run_all(s, e);
 }
 
+status session_outcome(struct session *s, struct error *e)
+{
+    struct device_session *r = s->remote;
+    if (r == NULL || r->deferred.code == ATOLL_OK) {
+        return ATOLL_OK;
+    }
+    status code = fail(e, r->deferred.code, "%s", r->deferred.text);
+    r->deferred = (struct error){0};
+    return code;
+}
+
 status remote_step(struct session *s, struct error *e)
 {
     struct device_session *r = s->remote;
     const struct graph *g = s->p->graph;
-    if (r->deferred.code != ATOLL_OK) {
-        status code = fail(e, r->deferred.code, "%s", r->deferred.text);
-        r->deferred = (struct error){0};
-        return code;
-    }
+    TRY(session_outcome(s, e));
     TRY(upload_leaves(s, e));
     TRY(run_or_replay(s, e));
     r->steps++;
