@@ -6,6 +6,10 @@
 #include <check.h>
 #undef fail
 
+/* An assertion that holds costs nothing: Check would write where it stands to a file each time and
+ * read that file back in quadratic time, minutes for a suite of millions under sanitizers. */
+#define _mark_point(file, line) ((void)0)
+
 #include <stdlib.h>
 
 /* Runs one suite that fill() has filled; returns what main returns. */
