@@ -114,14 +114,13 @@ void cache_key_of_image(const struct nvrtc *nvrtc, const char *arch, const char 
     uint64_t source_hash = hash_text(source, 0);
     snprintf(t[CACHE_SOURCE], sizeof *t, "CUDA C of %zu bytes, hash %016" PRIx64, strlen(source),
              source_hash);
-    snprintf(t[CACHE_FLAGS], sizeof *t, "%.290s", nvrtc_flags());
+    nvrtc_flags_text(nvrtc, t[CACHE_FLAGS], sizeof *t);
     snprintf(t[CACHE_COMPILER], sizeof *t, "NVRTC %d.%d", major, minor);
     snprintf(t[CACHE_ARCH], sizeof *t, "%.100s", arch);
     snprintf(t[CACHE_POLICY], sizeof *t, "%.200s", policy);
     snprintf(t[CACHE_VERSION], sizeof *t, "%s", ATOLL_VERSION_TEXT);
     set_part(out, CACHE_SOURCE, source_hash);
-    set_part(out, CACHE_FLAGS, hash_text(nvrtc_flags(), 0));
-    for (uint32_t i = CACHE_COMPILER; i < N_CACHE_PARTS; i++) {
+    for (uint32_t i = CACHE_FLAGS; i < N_CACHE_PARTS; i++) {
         set_part(out, (enum cache_part)i, hash_text(t[i], 0));
     }
     snprintf(out->model, sizeof out->model, "%.110s", model);

@@ -108,7 +108,7 @@ static bool allows(enum op op, enum dtype t)
 static int64_t samples_of(enum dtype t)
 {
     int64_t n = dtype_info[t].bytes == 1 ? 256 : dtype_info[t].bytes == 2 ? 65536 : MANY;
-    return n > FEW && getenv("ATOLL_SANITIZED") != NULL ? FEW : n;
+    return n > FEW && is_sanitized() ? FEW : n;
 }
 
 START_TEST(elementwise)
