@@ -50,12 +50,13 @@ static uint32_t count_flags(const struct nvrtc *n)
     return has_fast_compile ? N_FLAGS : N_FLAGS_BEFORE_12_9;
 }
 
-uint64_t nvrtc_flags_hash(const struct nvrtc *n, uint64_t seed)
+void nvrtc_flags_text(const struct nvrtc *n, char *out, size_t size)
 {
-    for (uint32_t i = 0; i < count_flags(n); i++) {
-        seed = hash_text(FLAGS[i], seed);
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < count_flags(n) && at < size; i++) {
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i > 0 ? " " : "", FLAGS[i]);
     }
-    return seed;
 }
 
 static status find_calls(struct nvrtc *n, const char *path, struct error *e)

@@ -37,7 +37,8 @@ struct compile_options {
     uint32_t n_cuda_archs;
     const char *libnvrtc; /* path of NVRTC; NULL: as the loader finds it */
     struct cc_options cc;
-    const char *cache; /* directory of compiled libraries; NULL: none */
+    const char *cache;    /* directory of compiled libraries; NULL: none */
+    uint64_t cache_limit; /* bytes that its entries may take; 0: any number */
     void (*dump)(void *context, const char *name,
                  const char *text); /* each stage's text, or NULL */
     void *dump_context;
@@ -67,6 +68,7 @@ struct compiled {
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
     const char *cache_miss; /* why the kernels were not in the cache; NULL: they were, or none */
+    const char *cache_told; /* what was removed from the cache for its limit; NULL: nothing */
     log_fn *log;            /* of the options */
     void *log_context;
 };
@@ -84,5 +86,9 @@ status compile_graph(const struct graph *model, const struct compile_options *o,
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
                          struct compiled *out, struct error *e);
 void compiled_free(struct compiled *c);
+
+/* What the use of the cache left to tell: kept in c, warned of. For compile_cuda too. */
+void compile_note_cache(struct compiled *c, const struct compile_options *o, const struct text *why,
+                        const struct text *told, const struct error *warning);
 
 #endif

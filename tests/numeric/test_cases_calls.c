@@ -283,6 +283,48 @@ START_TEST(fc088)
 }
 END_TEST
 
+/* A way for each sign. */
+static void by_sign(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_value moved = atoll_name(atoll_neg(a[0]), "moved");
+    double s = atoll_item(moved);
+    atoll_output(t, "y", s > 0.0 ? atoll_neg(a[0]) : s < 0.0 ? atoll_abs(a[0]) : atoll_exp(a[0]));
+}
+
+static uint32_t count_said(const atoll_compiled *f, const char *what)
+{
+    char *text = atoll_ledger_text(atoll_compiled_ledger(f));
+    uint32_t n = 0;
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++) {
+        n++;
+    }
+    free(text);
+    return n;
+}
+
+/* Each way is one explanation; the break is told with the first that it led to, and only there. */
+START_TEST(fc088_reads_that_choose)
+{
+    atoll_compile_options o = {.is_eager = 1};
+    atoll_compiled *f = open_with(by_sign, &o);
+    static const float values[] = {2.0f, -3.0f, 0.0f, 5.0f}, want[] = {2.0f, 3.0f, 1.0f, 5.0f};
+    for (int k = 0; k < 4; k++) {
+        float one[1] = {values[k]};
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), one);
+        check_call(f, &x, 1, NULL, &want[k], 1);
+        ck_assert_uint_eq(count_said(f, "graph break ("), 1);
+        ck_assert_uint_eq(count_said(f, "\ngraph break ("), k == 0 ? 1 : 0); /* apart, or within */
+        ck_assert_uint_eq(count_said(f, "advice: "), k == 0 ? 1 : k < 3 ? (uint32_t)k : 2);
+    }
+    check_said(f, "[read] %moved, read on the host: -2 -> 3   (atoll_item at ");
+    check_said(f, "[read] %moved, read on the host: 3 -> -0   (atoll_item at ");
+    check_said(f, "segment 0 ends, 4 times: atoll_item reads %moved on the host: -2 -> -5 (f32)");
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
@@ -291,6 +333,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, fc084, 0, 2);
     tcase_add_loop_test(tc, fc085, 0, 4);
     tcase_add_loop_test(tc, fc088, 0, 4);
+    tcase_add_test(tc, fc088_reads_that_choose);
     tcase_add_loop_test(tc, fc089, 0, 4);
 }
 
