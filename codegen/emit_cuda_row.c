@@ -219,7 +219,8 @@ static void emit_accumulators(struct cuda_emitter *c, uint32_t phase, uint32_t w
 {
     char pattern[128];
     (void)snprintf(pattern, sizeof pattern,
-                   "%s~ acc@[%u];\n%sfor (int j = 0; j < %u; j++) { acc@[j] = $::identity(); }\n",
+                   "%s~ acc@[%u];\n#pragma unroll\n%sfor (int j = 0; j < %u; j++) { acc@[j] = "
+                   "$::identity(); }\n",
                    indent, width, indent, width);
     emit_each(c, phase, pattern);
 }

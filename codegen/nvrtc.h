@@ -31,7 +31,7 @@ struct nvrtc_image {
 status nvrtc_compile(const struct nvrtc *nvrtc, const char *arch, const char *const *units,
                      uint32_t n, uint32_t n_threads, struct nvrtc_image *images, struct error *e);
 void nvrtc_images_free(struct nvrtc_image *images, uint32_t n);
-/* The options, as one line: part of every cache key. */
-const char *nvrtc_flags(void);
+/* The options that this version is given, one text: part of every cache key. */
+void nvrtc_flags_text(const struct nvrtc *n, char *out, size_t size);
 
 #endif

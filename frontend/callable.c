@@ -271,27 +271,24 @@ struct breaking {
 static status tell_break(void *context)
 {
     const struct breaking *k = context;
+    const struct ledger_break *b = k->b;
     struct arena scratch = SCRATCH_ARENA;
-    callable_tell(k->c, "graph_breaks",
-                  arena_text(&scratch,
-                             "call %" PRIu64 ", segment %" PRIu32 ": %s:%" PRIu32 ": %s; %s",
-                             k->b->call, k->b->segment, k->b->file != NULL ? k->b->file : "?",
-                             k->b->line, k->b->reason, k->b->advice));
+    struct text t = {.arena = &scratch};
+    text_add(&t, "call %" PRIu64 ", segment %" PRIu32 ": %s:%" PRIu32 ": %s: %s", b->call,
+             b->segment, b->file != NULL ? b->file : "?", b->line, b->kind, b->reason);
+    if (b->value != NULL) {
+        text_add(&t, ": %s (%s)", b->value, b->dtype);
+    }
+    text_add(&t, "; %s", b->advice);
+    callable_tell(k->c, "graph_breaks", t.data);
     arena_free(&scratch);
     return ATOLL_OK;
 }
 
-void callable_break(struct callable *c, uint64_t call, uint32_t segment, struct location where,
-                    const char *reason, const char *advice)
+void callable_break(struct callable *c, const struct ledger_break *b)
 {
-    struct ledger_break b = {.call = call,
-                             .segment = segment,
-                             .reason = reason,
-                             .advice = advice,
-                             .file = where.file,
-                             .line = where.line};
-    struct breaking k = {c, &b};
-    (void)ledger_add_break(c->ledger, &b, NULL);
+    struct breaking k = {c, b};
+    (void)ledger_add_break(c->ledger, b, NULL);
     if (c->o.log != NULL) {
         (void)run_recoverable(tell_break, &k, NULL);
     }

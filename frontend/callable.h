@@ -27,6 +27,7 @@ enum key_part {
     KEY_POLICY,       /* "bf16" */
     KEY_ROUNDING,     /* "strict" */
     KEY_GRAD,         /* "training step adamw", "gradients", "forward" */
+    KEY_RUNS_ON,      /* "cpu", "cuda:0" */
     KEY_ARCHITECTURE, /* "native x86_64 3f2a...", "sm_90a" */
     KEY_COMPILER,     /* path, version, flags */
     KEY_LIBRARIES,    /* "oneDNN 2.6.0" */
@@ -37,6 +38,7 @@ struct key {
     uint64_t hash; /* of all parts and of what stands behind their names */
     uint64_t hashes[N_KEY_PARTS];
     const char *texts[N_KEY_PARTS]; /* the creator's; outlive the calls made with the key */
+    const char *gradients; /* the leaves that want one, comma-separated; NULL: not by name */
 };
 /* Of compile options; texts in the arena. Costs a look at the processor and the compiler: make it
  * once, not per call. */
@@ -47,6 +49,13 @@ struct trace_leaf {
     const char *name;
     struct location location;
     const char *const *dim_names; /* by axis, names for symbols; NULL, or NULL entries: none */
+};
+/* A value that the function read on the host before: what it records next may depend on it. */
+struct trace_read {
+    struct location where;
+    const char *name; /* "%loss" */
+    enum dtype dtype;
+    double number;
 };
 struct trace {
     const struct graph *graph; /* every dim a number; needed on a miss only; copied then */
@@ -60,6 +69,8 @@ struct trace {
     uint32_t n_facts;
     uint32_t segment; /* place in the caller's tree of segments; 0: the start of the function */
     uint64_t call;    /* of callable_begin; 0: this lookup is a call of its own */
+    const struct trace_read *reads; /* to explain by only: no part of what is looked up */
+    uint32_t n_reads;
 };
 
 /* Content without sizes: ops, attributes but ATTR_DIMS, constants, wiring, names of leaves and
@@ -137,9 +148,8 @@ void callable_done(struct callable *c, const struct called *done);
 /* Guards only, for frozen dispatch: t->graph may be NULL, t->hash is that of the frozen trace.
  * false: no plan holds (nothing recorded): trace, then callable_call. */
 bool callable_find(struct callable *c, const struct trace *t, struct called *out);
-/* The segment ended before the function did. */
-void callable_break(struct callable *c, uint64_t call, uint32_t segment, struct location where,
-                    const char *reason, const char *advice);
+/* The segment ended before the function did; texts are copied. */
+void callable_break(struct callable *c, const struct ledger_break *b);
 
 /* Lent; may be read at any time. */
 ledger *callable_ledger(const struct callable *c);

@@ -208,6 +208,17 @@ static void copy_leaves(struct entry *en, const struct trace *t)
     en->n_leaves = t->n_leaves;
 }
 
+static void copy_reads(struct entry *en, const struct trace *t)
+{
+    en->reads = ARENA_ARRAY(&en->arena, struct trace_read, t->n_reads + 1);
+    en->n_reads = t->n_reads;
+    for (uint32_t i = 0; i < t->n_reads; i++) {
+        en->reads[i] = t->reads[i];
+        en->reads[i].name = arena_copy_text(&en->arena, t->reads[i].name);
+        en->reads[i].where.file = arena_copy_text(&en->arena, t->reads[i].where.file);
+    }
+}
+
 static status fill_entry(struct lookup *l)
 {
     struct entry *en = l->en;
@@ -218,7 +229,11 @@ static status fill_entry(struct lookup *l)
     for (uint32_t i = 0; i < N_KEY_PARTS; i++) {
         en->key.texts[i] = arena_copy_text(&en->arena, t->key->texts[i]);
     }
+    if (en->key.gradients != NULL) {
+        en->key.gradients = arena_copy_text(&en->arena, en->key.gradients);
+    }
     copy_leaves(en, t);
+    copy_reads(en, t);
     copy_graph(en, t->graph);
     if (en->traced->error.code != ATOLL_OK) {
         return fail(l->e, en->traced->error.code, "%s", en->traced->error.text);

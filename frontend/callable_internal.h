@@ -28,6 +28,8 @@ struct entry {
     int64_t *facts;
     struct trace_leaf *leaves;
     uint32_t n_leaves;
+    struct trace_read *reads;
+    uint32_t n_reads;
     struct entry_symbol symbols[MAX_SYMBOLS];
     bool is_symbolic;
     const char **remarks; /* of the plan: why a size stayed a number though it changed */

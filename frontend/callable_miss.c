@@ -49,15 +49,33 @@ static void add_reason(struct miss *m, const struct entry *en, enum guard_kind k
 /* ---- the key ---- */
 
 static const enum guard_kind key_kinds[N_KEY_PARTS] = {
-    GUARD_POLICY,   GUARD_ROUNDING,  GUARD_GRAD,   GUARD_ARCHITECTURE,
-    GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
+    GUARD_POLICY,       GUARD_ROUNDING, GUARD_GRAD,      GUARD_RUNS_ON,
+    GUARD_ARCHITECTURE, GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
+
+/* Names of `a` that `b` lacks. */
+static void compare_gradients(struct miss *m, const struct entry *en, const char *a, const char *b,
+                              const char *was, const char *is)
+{
+    for (const char *p = a; *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        const char *name = arena_text(m->a, "%.*s", (int)n, p);
+        if (!list_has(b, name)) {
+            add_reason(m, en, GUARD_GRAD, arena_text(m->a, "gradient of %s", name), was, is,
+                       "the options of the call", (struct location){0});
+        }
+        p += n + (p[n] == ',');
+    }
+}
 
 static void compare_keys(struct miss *m, const struct entry *en)
 {
     const struct key *a = &en->key, *b = m->t->key;
     uint32_t n = m->event->n_reasons;
     for (uint32_t i = 0; i < N_KEY_PARTS; i++) {
-        if (a->hashes[i] != b->hashes[i]) {
+        if (i == KEY_GRAD && a->gradients != NULL && b->gradients != NULL) {
+            compare_gradients(m, en, a->gradients, b->gradients, "wanted", "not wanted");
+            compare_gradients(m, en, b->gradients, a->gradients, "not wanted", "wanted");
+        } else if (a->hashes[i] != b->hashes[i]) {
             bool is_named = strcmp(a->texts[i], b->texts[i]) != 0;
             add_reason(m, en, key_kinds[i], guard_kinds[key_kinds[i]].name, a->texts[i],
                        is_named ? b->texts[i] : arena_text(m->a, "%s, otherwise set", b->texts[i]),
@@ -211,6 +229,26 @@ static const char *argument_names(const struct graph *g, const struct trace_leaf
     return t.data != NULL ? t.data : "none";
 }
 
+/* Values read on the host before, while the reads are the same ones: what came to be recorded after
+ * them may be their doing. */
+static void compare_reads(struct miss *m, const struct entry *en)
+{
+    for (uint32_t i = 0; i < en->n_reads && i < m->t->n_reads; i++) {
+        const struct trace_read *a = &en->reads[i], *b = &m->t->reads[i];
+        char was[MAX_VALUE_TEXT], is[MAX_VALUE_TEXT];
+        if (a->where.line != b->where.line || strcmp(a->where.file, b->where.file) != 0) {
+            return;
+        }
+        ledger_value_text(a->dtype, a->number, was);
+        ledger_value_text(b->dtype, b->number, is);
+        if (strcmp(was, is) != 0) {
+            add_reason(m, en, GUARD_READ, arena_text(m->a, "%s, read on the host", b->name),
+                       arena_copy_text(m->a, was), arena_copy_text(m->a, is),
+                       place("atoll_item", b->where, m->a), b->where);
+        }
+    }
+}
+
 /* ---- facts ---- */
 
 static void compare_facts(struct miss *m, const struct entry *en, bool with_sizes)
@@ -252,6 +290,7 @@ static void compare_entry(struct miss *m, const struct entry *en)
         return;
     }
     if (en->hash != m->t->hash) {
+        compare_reads(m, en);
         uint32_t before = m->event->n_reasons;
         is_same_trace = compare_traces(m, en);
         if (m->event->n_reasons == before) {
@@ -332,6 +371,18 @@ static void advise_symbols(struct miss *m)
     }
 }
 
+/* What chose the way, when a host read may have. */
+static bool follows_read(const struct miss *m, const struct ledger_reason *r)
+{
+    for (uint32_t i = 0; i < m->event->n_reasons; i++) {
+        const struct ledger_reason *at = &m->event->reasons[i];
+        if (at->entry == r->entry && at->kind == GUARD_READ) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char *advice_for(const struct miss *m, const struct ledger_reason *r)
 {
     struct location where = {r->file[0] != '\0' ? r->file : NULL, r->line};
@@ -347,6 +398,13 @@ static const char *advice_for(const struct miss *m, const struct ledger_reason *
                           "an op that takes it as a value",
                           r->origin, r->expected, r->found);
     case GUARD_TRACE:
+        if (follows_read(m, r)) {
+            return arena_text(m->a,
+                              "after the host read the function took another way (%s): choose by "
+                              "atoll's where instead of an if, or read it after the call, as an "
+                              "output",
+                              r->origin);
+        }
         return arena_text(m->a,
                           "the function took another way (%s): choose by atoll's where instead of "
                           "an if, or keep the ways apart in functions of their own",
@@ -374,6 +432,8 @@ static const char *advice_for(const struct miss *m, const struct ledger_reason *
     case GUARD_DIM_DIVISIBLE:
     case GUARD_DIM_SAME:
         return NULL; /* advise_symbols says it */
+    case GUARD_READ:
+        return NULL; /* what it decided has the advice */
     default:
         return arena_text(m->a, "%s changed %s -> %s: each has plans of its own", r->subject,
                           r->expected, r->found);

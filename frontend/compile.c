@@ -45,19 +45,6 @@ static const struct stage PIPELINE[] = {
 
 /* ---- passes left out ---- */
 
-bool list_has(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *p = list; p != NULL && *p != '\0';) {
-        size_t n = strcspn(p, ",");
-        if (n == length && memcmp(p, name, n) == 0) {
-            return true;
-        }
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
 /* stop_after is one name, the passes left out are a list. */
 static status check_list(const char *list, bool wants_optional, struct error *e)
 {
@@ -152,6 +139,10 @@ static void log_program(const struct compiled *c, const char *cache)
         text_add(&t, "not in the cache: %s", c->cache_miss);
         tell(c, "kernels", &t);
     }
+    if (c->cache_told != NULL) {
+        text_add(&t, "%s", c->cache_told);
+        tell(c, "kernels", &t);
+    }
     text_add(&t, "%u kernels for %u groups, %s in %.3f s (cache: %s)", c->n_kernels,
              c->partition.n_groups, c->is_from_cache ? "loaded" : "compiled", c->seconds_compiler,
              cache != NULL ? cache : "none");
@@ -203,7 +194,8 @@ static status run_passes(const struct graph *model, const struct compile_options
                                    .train = o->train,
                                    .is_relaxed = o->is_relaxed,
                                    .cuda_archs = o->cuda_archs,
-                                   .n_cuda_archs = o->n_cuda_archs};
+                                   .n_cuda_archs = o->n_cuda_archs,
+                                   .gradients = o->gradients};
     struct graph *now_graph = NULL;
     dump_graph(o, "capture", model);
     for (uint32_t i = 0; i < ARRAY_LEN(PIPELINE); i++) {
@@ -310,6 +302,23 @@ static uint32_t write_units(struct compiled *c, const struct unique *unique, str
     return n_units;
 }
 
+void compile_note_cache(struct compiled *c, const struct compile_options *o, const struct text *why,
+                        const struct text *told, const struct error *warning)
+{
+    if (why->data != NULL) {
+        c->cache_miss = c->cache_miss != NULL
+                            ? arena_text(&c->arena, "%s. %s", c->cache_miss, why->data)
+                            : why->data;
+    }
+    c->cache_told = told->data != NULL ? told->data : c->cache_told;
+    if (warning->code != ATOLL_OK) {
+        note_add(&c->notes, "cache", "", "%s", warning->text);
+        if (o->warn != NULL) {
+            o->warn(o->warn_context, warning->text);
+        }
+    }
+}
+
 static status build_library(struct compiled *c, const struct compile_options *o,
                             const struct unique *unique, struct error *e)
 {
@@ -321,20 +330,14 @@ static status build_library(struct compiled *c, const struct compile_options *o,
     const char *sources[2] = {units[0].data, n > 1 ? units[1].data : NULL};
     size_t sizes[2] = {units[0].length, n > 1 ? units[1].length : 0};
     struct error warning = {0};
-    struct text why = {.arena = &c->arena};
+    struct text why = {.arena = &c->arena}, told = {.arena = &c->arena};
+    const struct cache_use use = {o->cache, o->cache_limit, &why, &told, &warning};
     struct cc_options cc = o->cc;
     cc.model = c->primitive->name;
     cc.policy = arena_text(&c->arena, "%s %s", o->policy != NULL ? o->policy->name : "fp32",
                            o->is_relaxed ? "relaxed" : "strict");
-    status code = cached_compile(o->cache, &cc, sources, sizes, n, &c->library, &c->is_from_cache,
-                                 &why, &warning, e);
-    c->cache_miss = why.data;
-    if (warning.code != ATOLL_OK) {
-        note_add(&c->notes, "cache", "", "%s", warning.text);
-        if (o->warn != NULL) {
-            o->warn(o->warn_context, warning.text);
-        }
-    }
+    status code = cached_compile(&use, &cc, sources, sizes, n, &c->library, &c->is_from_cache, e);
+    compile_note_cache(c, o, &why, &told, &warning);
     return code;
 }
 
@@ -384,6 +387,7 @@ static void split_failed(struct compiled *out)
     out->library = NULL;
     out->program = (struct program){0};
     out->n_kernels = 0;
+    out->cache_miss = NULL;
     out->source = (struct text){0};
     out->cuda.n_split = n_split;
 }

@@ -23,6 +23,7 @@ struct compile_options {
     const struct policy *policy;       /* NULL: fp32 */
     const struct train_options *train; /* NULL: the graph as it is */
     bool wants_gradients;              /* instead of a training step: outputs grad:NAME */
+    const char *gradients;             /* of these leaves, comma-separated; NULL: every param */
     bool is_relaxed;                   /* rounding mode: relaxed; strict otherwise */
     bool is_unfused;                   /* every op its own kernel */
     const struct fusion_limit *limit;  /* NULL: none */
@@ -36,7 +37,8 @@ struct compile_options {
     uint32_t n_cuda_archs;
     const char *libnvrtc; /* path of NVRTC; NULL: as the loader finds it */
     struct cc_options cc;
-    const char *cache; /* directory of compiled libraries; NULL: none */
+    const char *cache;    /* directory of compiled libraries; NULL: none */
+    uint64_t cache_limit; /* bytes that its entries may take; 0: any number */
     void (*dump)(void *context, const char *name,
                  const char *text); /* each stage's text, or NULL */
     void *dump_context;
@@ -66,13 +68,14 @@ struct compiled {
     double seconds_passes, seconds_compiler;
     bool is_from_cache;
     const char *cache_miss; /* why the kernels were not in the cache; NULL: they were, or none */
+    const char *cache_told; /* what was removed from the cache for its limit; NULL: nothing */
     log_fn *log;            /* of the options */
     void *log_context;
 };
 
-/* Whether a comma-separated list (may be NULL) has the name. */
-bool list_has(const char *list, const char *name);
-
+/* The same for o->device alone, once: its kernels and no C; eager there is one kernel an op. arch:
+ * set, and to be kept until the compilation ends. */
+struct compile_options compile_options_there(const struct compile_options *o, const char *arch[1]);
 /* The name of the i-th pass that these options run; NULL behind the last. */
 const char *compile_pass_name(const struct compile_options *o, uint32_t i);
 /* out is zeroed first; compiled_free it in either case. */
@@ -83,5 +86,9 @@ status compile_graph(const struct graph *model, const struct compile_options *o,
 status compile_primitive(struct graph *primitive, const struct compile_options *o,
                          struct compiled *out, struct error *e);
 void compiled_free(struct compiled *c);
+
+/* What the use of the cache left to tell: kept in c, warned of. For compile_cuda too. */
+void compile_note_cache(struct compiled *c, const struct compile_options *o, const struct text *why,
+                        const struct text *told, const struct error *warning);
 
 #endif

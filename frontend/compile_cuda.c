@@ -148,12 +148,16 @@ static void dump_unit(const struct compile_options *o, uint32_t unit, const char
     }
 }
 
-static uint64_t image_key(const struct nvrtc *nvrtc, const char *arch, const char *source)
+static void image_key(struct compiled *c, const struct compile_options *o,
+                      const struct nvrtc *nvrtc, const char *arch, uint32_t unit,
+                      struct cache_key *out)
 {
-    int major = 0, minor = 0;
-    nvrtc_version(nvrtc, &major, &minor);
-    uint64_t key = hash_text(nvrtc_flags(), (uint64_t)(major * 100 + minor));
-    return hash_text(source, hash_text(arch, key));
+    const char *policy =
+        arena_text(&c->arena, "%s %s", o->policy != NULL ? o->policy->name : "fp32",
+                   o->is_relaxed ? "relaxed" : "strict");
+    const char *model = arena_text(&c->arena, "%.80s, CUDA unit %u of %u", c->primitive->name,
+                                   unit + 1, c->cuda.n_units);
+    cache_key_of_image(nvrtc, arch, c->cuda.sources[unit], policy, model, out);
 }
 
 /* All units for one architecture: those of the cache, then NVRTC for the rest, side by side. */
@@ -163,12 +167,20 @@ static status compile_arch(struct compiled *c, const struct compile_options *o,
 {
     const char *sources[MAX_UNITS] = {0};
     struct nvrtc_image fresh[MAX_UNITS];
+    struct cache_key key;
+    struct text why = {.arena = &c->arena}, one = why, told = why;
+    struct error warning = {0};
+    const struct cache_use use = {o->cache, o->cache_limit, &one, &told, &warning};
     uint32_t n = 0, missing[MAX_UNITS];
     for (uint32_t u = 0; u < c->cuda.n_units; u++) {
-        uint64_t key = image_key(nvrtc, arch, c->cuda.sources[u]);
-        if (!cached_image_load(o->cache, key, &images[u])) {
+        image_key(c, o, nvrtc, arch, u, &key);
+        if (!cached_image_load(&use, &key, &images[u])) {
             sources[n] = c->cuda.sources[u];
             missing[n++] = u;
+        }
+        if (one.length > 0) {
+            text_add(&why, "%s%s", why.length > 0 ? ". " : "", one.data);
+            one.length = 0;
         }
     }
     c->cuda.n_cached += c->cuda.n_units - n;
@@ -176,9 +188,11 @@ static status compile_arch(struct compiled *c, const struct compile_options *o,
     for (uint32_t i = 0; i < n; i++) {
         images[missing[i]] = fresh[i];
         if (fresh[i].log == NULL) {
-            cached_image_store(o->cache, image_key(nvrtc, arch, sources[i]), &fresh[i]);
+            image_key(c, o, nvrtc, arch, missing[i], &key);
+            cached_image_store(&use, &key, &fresh[i]);
         }
     }
+    compile_note_cache(c, o, &why, &told, &warning);
     return code;
 }
 
@@ -310,6 +324,18 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     nvrtc_close(nvrtc);
     c->cuda.seconds = now() - start;
     return code;
+}
+
+struct compile_options compile_options_there(const struct compile_options *o, const char *arch[1])
+{
+    struct compile_options there = *o;
+    arch[0] = o->device->arch;
+    there.is_eager = false;
+    there.is_unfused = o->is_unfused || o->is_eager;
+    there.skips_c = true;
+    there.cuda_archs = arch;
+    there.n_cuda_archs = 1;
+    return there;
 }
 
 struct device_image *cuda_code_images(const struct cuda_code *code, struct device_code *out)

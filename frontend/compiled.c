@@ -33,11 +33,13 @@ static status read_options(struct atoll_compiled *f, const atoll_compile_options
     }
     context_read(&f->context);
     f->context.print = print_on_stderr;
-    TRY(context_apply(&f->context, &f->forward, e));
-    TRY(policy_named(o->policy != NULL ? o->policy : "fp32", &f->forward.policy, e));
-    f->forward.is_relaxed = o->is_relaxed != 0;
-    f->forward.is_eager = o->is_eager != 0;
-    f->last = f->forward;
+    TRY(context_apply(&f->context, &f->forward.options, e));
+    TRY(policy_named(o->policy != NULL ? o->policy : "fp32", &f->forward.options.policy, e));
+    f->forward.options.is_relaxed = o->is_relaxed != 0;
+    f->forward.options.is_eager = o->is_eager != 0;
+    TRY(compiled_device(f, o->device, &f->forward.options.device, e));
+    f->last.options = f->forward.options;
+    f->forward.forward = f->last.forward = &f->forward;
     f->train = train_options_default();
     if (o->optimizer == NULL && (o->schedule != NULL || o->clip != 0.0 || o->scaler != NULL)) {
         return fail(e, ATOLL_USAGE,
@@ -47,9 +49,9 @@ static status read_options(struct atoll_compiled *f, const atoll_compile_options
     if (o->optimizer != NULL) {
         TRY(train_options_parse(&f->train, o->optimizer, o->schedule, e));
         f->train.max_norm = o->clip;
-        f->train.scaler.is_enabled = is_auto ? f->forward.policy->low == F16 : is_on;
+        f->train.scaler.is_enabled = is_auto ? f->forward.options.policy->low == F16 : is_on;
         TRY(train_options_check(&f->train, e));
-        f->last.train = &f->train;
+        f->last.options.train = &f->train;
     }
     f->fullgraph = o->fullgraph != 0;
     f->is_frozen = o->frozen != 0;
@@ -65,8 +67,8 @@ static status make_keys(struct atoll_compiled *f, const atoll_compile_options *o
     }
     status code = read_options(f, o, e);
     if (code == ATOLL_OK) {
-        key_of_options(&f->forward, &f->arena, &f->forward_key);
-        key_of_options(&f->last, &f->arena, &f->last_key);
+        key_of_options(&f->forward.options, &f->arena, &f->forward.key);
+        key_of_options(&f->last.options, &f->arena, &f->last.key);
     }
     arena_recover_end(&r);
     return code;
@@ -89,8 +91,8 @@ static status open_compiled(struct atoll_compiled *f, atoll_function *function,
                                       .fails_on_recompile = o->fails_on_recompile != 0,
                                       .is_eager_over_limit = o->is_eager_over_limit != 0,
                                       .is_eager_while_building = o->is_eager_while_building != 0,
-                                      .log = f->forward.log,
-                                      .log_context = f->forward.log_context,
+                                      .log = f->forward.options.log,
+                                      .log_context = f->forward.options.log_context,
                                       .warn = f->warn,
                                       .warn_context = f->warn_context};
     f->engine = f->name != NULL ? callable_create(f->name, &engine) : NULL;
@@ -115,6 +117,7 @@ atoll_status atoll_compile(atoll_function *function, const atoll_compile_options
     }
     pthread_mutex_init(&f->lock, NULL);
     pthread_mutex_init(&f->building, NULL);
+    pthread_mutex_init(&f->on_device, NULL);
     pthread_rwlock_init(&f->in_store, NULL);
     if (open_compiled(f, function, options != NULL ? options : &defaults, &e) != ATOLL_OK) {
         atoll_compiled_destroy(f);
@@ -137,6 +140,7 @@ static void running_free(struct running *r)
     free(r->arguments);
     free(r->leaves);
     free(r->frontier);
+    free(r->names);
     free(r);
 }
 
@@ -152,7 +156,10 @@ void atoll_compiled_destroy(atoll_compiled *f)
         running_free(r);
     }
     frozen_free(f);
+    ways_free(f);
     store_free(f);
+    compiled_devices_free(f);
+    pthread_mutex_destroy(&f->on_device);
     pthread_rwlock_destroy(&f->in_store);
     pthread_mutex_destroy(&f->building);
     pthread_mutex_destroy(&f->lock);
@@ -256,18 +263,20 @@ status run_segment(struct running *r, bool is_last, take_output *take, void *con
         return fail(e, r->trace->error.code, "%s", r->trace->error.text);
     }
     struct trace t = {.hash = segment_hash(r, is_last),
-                      .key = is_last ? &f->last_key : &f->forward_key,
+                      .key = is_last ? &r->way->key : &r->way->forward->key,
                       .n_leaves = r->n_ordered,
                       .facts = r->facts,
                       .n_facts = r->n_facts,
                       .segment = r->segment,
-                      .call = r->call};
+                      .call = r->call,
+                      .reads = r->reads,
+                      .n_reads = r->n_reads};
     if (!callable_find(f->engine, &t, &out)) {
         TRY(call_with_graph(r, &t, &out, e));
     }
     status code;
     if (out.outcome == LEDGER_EAGER) {
-        code = plan_run_eagerly(f, &t, is_last, r->ordered, take, context, e);
+        code = plan_run_eagerly(f, &t, r->ordered, take, context, e);
     } else {
         code = plan_run(out.plan, out.symbols, r->ordered, take, context, e);
     }
@@ -363,21 +372,23 @@ static status trace_and_run(struct running *r, const atoll_view *v, uint32_t n, 
         return fail(e, ATOLL_USAGE, "%s:%u: @%s recorded no output and no update", r->site.file,
                     r->site.line, r->f->name);
     }
+    TRY(way_last(r, n, e));
     TRY(run_segment(r, true, results_take, results, e));
-    if (r->f->is_frozen) {
+    if (r->f->is_frozen && r->options == NULL) {
         frozen_keep(r, n);
     }
     return ATOLL_OK;
 }
 
-static status call(struct atoll_compiled *f, atoll_site site, const atoll_view *v, uint32_t n,
-                   void *context, atoll_results *results, struct error *e)
+static status call(struct atoll_compiled *f, atoll_site site, const atoll_call_options *options,
+                   const atoll_view *v, uint32_t n, void *context, atoll_results *results,
+                   struct error *e)
 {
     status code = ATOLL_OK;
     if (results != NULL) {
         results_begin(results);
     }
-    if (f->is_frozen && frozen_call(f, v, n, results, &code, e)) {
+    if (f->is_frozen && options == NULL && frozen_call(f, v, n, results, &code, e)) {
         return code;
     }
     struct running *r = take_running(f);
@@ -385,26 +396,38 @@ static status call(struct atoll_compiled *f, atoll_site site, const atoll_view *
         return fail(e, ATOLL_OUT_OF_MEMORY, "out of memory");
     }
     r->site = site;
+    r->options = options;
     r->call = r->mark = 0;
     r->reads_data = false;
     r->segment = 0;
-    r->n_data = 0;
+    r->n_data = r->n_reads = 0;
     capture_reset(r->trace, f->name);
-    capture_open(r->trace);
-    code = trace_and_run(r, v, n, context, results, e);
-    capture_close(r->trace);
+    code = way_begin(r, e);
+    if (code == ATOLL_OK) {
+        capture_open(r->trace);
+        code = trace_and_run(r, v, n, context, results, e);
+        capture_close(r->trace);
+    }
     give_running(r);
     return code;
+}
+
+atoll_status atoll_call_with_at(atoll_site site, atoll_compiled *f,
+                                const atoll_call_options *options, const atoll_view *arguments,
+                                uint32_t n_arguments, void *context, atoll_results *results,
+                                atoll_error *error)
+{
+    struct error e = {0};
+    if (error != NULL && error->code != ATOLL_OK) {
+        return error->code;
+    }
+    (void)call(f, site, options, arguments, n_arguments, context, results, &e);
+    return lend_error(&e, error);
 }
 
 atoll_status atoll_call_at(atoll_site site, atoll_compiled *f, const atoll_view *arguments,
                            uint32_t n_arguments, void *context, atoll_results *results,
                            atoll_error *error)
 {
-    struct error e = {0};
-    if (error != NULL && error->code != ATOLL_OK) {
-        return error->code;
-    }
-    (void)call(f, site, arguments, n_arguments, context, results, &e);
-    return lend_error(&e, error);
+    return atoll_call_with_at(site, f, NULL, arguments, n_arguments, context, results, error);
 }

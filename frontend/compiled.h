@@ -3,7 +3,8 @@
  * step's numbers), and idle traces. A call is a trace on its way: leaves with their memory, results
  * that breaks brought to the host, segments.
  *     compiled.c calls · compiled_frozen.c without tracing · compiled_break.c breaks
- *     compiled_plan.c builds and runs · compiled_store.c tensors by name, results */
+ *     compiled_plan.c builds and runs · compiled_store.c tensors by name, results
+ *     compiled_way.c options of one call · compiled_device.c devices */
 #ifndef ATOLL_FRONTEND_COMPILED_H
 #define ATOLL_FRONTEND_COMPILED_H
 
@@ -22,6 +23,20 @@ struct stored {
     struct tensor tensor;
     struct stored *next;
 };
+
+/* A way to compile: policy, rounding, gradients, and the key of plans made so. The key stands
+ * first, so that a trace's key leads to the options. */
+struct way {
+    struct key key;
+    struct compile_options options;
+    const struct way *forward; /* of segments before the last: without gradients */
+    struct arena arena;        /* of ways that calls brought: texts of the key */
+    struct way *next;
+};
+static inline const struct way *way_of(const struct trace *t)
+{
+    return (const struct way *)(const void *)t->key;
+}
 
 /* How a segment may be recorded without running the function: for frozen calls. */
 enum { MAX_FROZEN = 8 };
@@ -42,8 +57,10 @@ struct atoll_compiled {
     char *name;
     struct context context;
     struct train_options train;
-    struct compile_options forward, last; /* of segments before the last, and of the last */
-    struct key forward_key, last_key;
+    struct way forward, last;  /* of segments before the last, and of the last */
+    struct way *ways;          /* others, that calls brought */
+    struct opened *devices;    /* that options named */
+    pthread_mutex_t on_device; /* of them, and of all that lies on them */
     bool fullgraph, is_frozen;
     void (*warn)(void *context, const char *text);
     void *warn_context;
@@ -62,6 +79,12 @@ struct atoll_compiled {
     uint32_t n_frozen;
 };
 
+/* What the function read on the host so far; later reads are not told of. */
+enum { MAX_READS = 16 };
+struct read_names {
+    char name[160];
+};
+
 /* A call on its way; reused. */
 struct running {
     struct atoll_compiled *f;
@@ -71,7 +94,11 @@ struct running {
     uint64_t call;    /* number; 0: no break so far */
     uint32_t segment; /* place in the tree */
     uint64_t mark;    /* hash of the breaks so far */
-    bool reads_data;  /* the function looked at an argument: it may record otherwise next time */
+    const struct way *way;
+    const atoll_call_options *options; /* NULL: as the function was compiled */
+    char *names;                       /* of leaves that want a gradient, comma-separated */
+    uint32_t names_room;
+    bool reads_data; /* the function looked at an argument: it may record otherwise next time */
 
     const void **data; /* by leaf of the trace: arguments, what breaks brought; NULL: stored */
     void **owned;      /* to be freed at the end */
@@ -81,6 +108,9 @@ struct running {
     struct trace_leaf *leaves;
     uint32_t n_data, n_owned, n_facts, n_ordered;
     uint32_t data_room, owned_room, fact_room, ordered_room, argument_room, trace_leaf_room;
+    struct trace_read reads[MAX_READS];
+    struct read_names read_names[MAX_READS];
+    uint32_t n_reads;
     uint32_t *frontier; /* values that a segment brings to the host */
     uint32_t n_frontier, frontier_room;
 };
@@ -97,9 +127,19 @@ void plan_drop(void *context, void *plan);
 status plan_run(struct plan *p, const int64_t *symbols, const void *const *ordered,
                 take_output *take, void *context, struct error *e);
 /* Op by op, without a plan. */
-status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, bool is_last,
-                        const void *const *ordered, take_output *take, void *context,
-                        struct error *e);
+status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, const void *const *ordered,
+                        take_output *take, void *context, struct error *e);
+
+/* compiled_device.c: the device of this name ("cpu" or NULL: NULL), opened at first sight. */
+status compiled_device(struct atoll_compiled *f, const char *name, struct device **out,
+                       struct error *e);
+void compiled_devices_free(struct atoll_compiled *f);
+
+/* compiled_way.c: how a call with options runs, made at first sight. Before the function is run;
+ * then, for the last segment, with the gradients that are wanted of what was recorded. */
+status way_begin(struct running *r, struct error *e);
+status way_last(struct running *r, uint32_t n_arguments, struct error *e);
+void ways_free(struct atoll_compiled *f);
 
 /* compiled_frozen.c: true when the call is done without tracing, as *code says. */
 bool frozen_call(struct atoll_compiled *f, const atoll_view *v, uint32_t n, atoll_results *results,

@@ -99,11 +99,57 @@ static status take_here(void *context, const char *name, uint32_t i, const struc
     return ATOLL_OK;
 }
 
+/* Memory and facts of a value that is at hand; NULL: it must be computed (or is stored). */
+static const void *at_hand(const struct running *r, uint32_t id, const int64_t **facts)
+{
+    const struct atoll_trace *t = r->trace;
+    const struct capture_call *c = &t->calls[id - 1];
+    uint32_t leaf = c->here != 0 ? c->here : c->leaf;
+    *facts = leaf != 0 ? &t->leaves[(leaf - 1) * FACTS_A_LEAF] : NULL;
+    if (leaf != 0 && c->here == 0 && t->tape[c->at] == OP_scalar) {
+        return &t->numbers[leaf - 1];
+    }
+    return leaf != 0 && leaf <= r->n_data ? r->data[leaf - 1] : NULL;
+}
+
+/* NaN when there is none. */
+static double first_element(const int64_t *facts, const void *data)
+{
+    bool is_empty = false;
+    for (int64_t i = 0; i < facts[FACT_RANK]; i++) {
+        is_empty = is_empty || facts[FACT_DIM + i] == 0;
+    }
+    return is_empty ? (double)__builtin_nan("") : dtype_load((enum dtype)facts[FACT_DTYPE], data);
+}
+
 /* ---- a break ---- */
 
 struct break_words {
-    const char *reason, *advice;
+    const char *kind, *reason, *advice;
+    bool is_read; /* of a value: it stands in the ledger */
 };
+
+/* For the ledger; asked: the value that the break brought, 0: none. */
+static void tell_break(struct running *r, atoll_site site, uint32_t asked,
+                       const struct break_words *w)
+{
+    char number[MAX_VALUE_TEXT];
+    struct ledger_break b = {.call = r->call,
+                             .segment = r->segment,
+                             .kind = w->kind,
+                             .reason = w->reason,
+                             .advice = w->advice,
+                             .file = site.file,
+                             .line = site.line};
+    const int64_t *facts = NULL;
+    const void *data = w->is_read ? at_hand(r, asked, &facts) : NULL;
+    if (data != NULL) {
+        b.dtype = dtype_info[facts[FACT_DTYPE]].name;
+        ledger_value_text((enum dtype)facts[FACT_DTYPE], first_element(facts, data), number);
+        b.value = number;
+    }
+    callable_break(r->f->engine, &b);
+}
 
 /* Runs what is recorded so far and starts the next segment; false and the trace's error
  * otherwise. */
@@ -135,8 +181,7 @@ static bool break_here(struct running *r, atoll_site site, uint32_t asked,
             return false;
         }
     }
-    callable_break(r->f->engine, r->call, r->segment, (struct location){site.file, site.line},
-                   w->reason, w->advice);
+    tell_break(r, site, asked, w);
     r->mark = hash_u64(t->hash, hash_u64(asked, r->mark + 1));
     r->segment = segment_of(r);
     return t->error.code == ATOLL_OK;
@@ -169,20 +214,7 @@ static const char *value_name(const struct atoll_trace *t, uint32_t id, char tex
     return text;
 }
 
-/* Memory and facts of a value that is at hand; NULL: it must be computed (or is stored). */
-static const void *at_hand(const struct running *r, uint32_t id, const int64_t **facts)
-{
-    const struct atoll_trace *t = r->trace;
-    const struct capture_call *c = &t->calls[id - 1];
-    uint32_t leaf = c->here != 0 ? c->here : c->leaf;
-    *facts = leaf != 0 ? &t->leaves[(leaf - 1) * FACTS_A_LEAF] : NULL;
-    if (leaf != 0 && c->here == 0 && t->tape[c->at] == OP_scalar) {
-        return &t->numbers[leaf - 1];
-    }
-    return leaf != 0 && leaf <= r->n_data ? r->data[leaf - 1] : NULL;
-}
-
-/* The same, after a break where it takes one. */
+/* What is at hand, after a break where it takes one. */
 static const void *bring(struct running *r, atoll_site site, uint32_t id,
                          const struct break_words *w, const int64_t **facts)
 {
@@ -192,6 +224,17 @@ static const void *bring(struct running *r, atoll_site site, uint32_t id,
         data = at_hand(r, id, facts);
     }
     return data;
+}
+
+static void note_read(struct running *r, atoll_site site, const char *name, enum dtype dtype,
+                      double number)
+{
+    if (r->n_reads < MAX_READS) {
+        struct read_names *own = &r->read_names[r->n_reads];
+        snprintf(own->name, sizeof own->name, "%s", name);
+        r->reads[r->n_reads++] =
+            (struct trace_read){{site.file, site.line}, own->name, dtype, number};
+    }
 }
 
 double atoll_item_at(atoll_site site, atoll_value v)
@@ -205,23 +248,26 @@ double atoll_item_at(atoll_site site, atoll_value v)
     }
     const int64_t *facts;
     snprintf(reason, sizeof reason, "atoll_item reads %s on the host", value_name(t, v.id, name));
-    const struct break_words w = {reason,
+    const struct break_words w = {"host read", reason,
                                   "read it after the call, as an output, or keep the decision in "
-                                  "the graph (where)"};
+                                  "the graph (where)",
+                                  true};
     const void *data = bring(r, site, v.id, &w, &facts);
-    bool is_empty = false;
-    for (int64_t i = 0; data != NULL && i < facts[FACT_RANK]; i++) {
-        is_empty = is_empty || facts[FACT_DIM + i] == 0;
+    if (data == NULL) {
+        return none;
     }
-    return data == NULL || is_empty ? none : dtype_load((enum dtype)facts[FACT_DTYPE], data);
+    double number = first_element(facts, data);
+    note_read(r, site, name, (enum dtype)facts[FACT_DTYPE], number);
+    return number;
 }
 
 void atoll_graph_break_at(atoll_site site, atoll_trace *t, const char *reason)
 {
     struct running *r = running_of(t, site, "atoll_graph_break");
     if (r != NULL) {
-        const struct break_words w = {reason != NULL ? reason : "atoll_graph_break",
-                                      "take the atoll_graph_break away for one graph, one plan"};
+        const struct break_words w = {"asked for", reason != NULL ? reason : "atoll_graph_break",
+                                      "take the atoll_graph_break away for one graph, one plan",
+                                      false};
         (void)break_here(r, site, 0, &w);
     }
 }
@@ -250,9 +296,10 @@ atoll_value atoll_host_op_at(atoll_site site, atoll_value v, const char *name,
     }
     const int64_t *facts;
     snprintf(reason, sizeof reason, "no op '%.100s' in the table: it runs on the host", name);
-    const struct break_words w = {reason,
+    const struct break_words w = {"host op", reason,
                                   "write it with the ops there are (docs/ops.md), or do it before "
-                                  "the call and give the result as an argument"};
+                                  "the call and give the result as an argument",
+                                  false};
     union {
         const void *in;
         void *out;

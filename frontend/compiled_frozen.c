@@ -48,7 +48,7 @@ static bool find_frozen(struct atoll_compiled *f, const struct frozen *z, const 
         }
     }
     struct trace t = {.hash = z->hash,
-                      .key = &f->last_key,
+                      .key = &f->last.key,
                       .n_leaves = z->n_leaves,
                       .facts = facts,
                       .n_facts = z->n_facts};

@@ -64,6 +64,8 @@ static void log_line(void *context, const char *category, const char *text)
     }
 }
 
+#define DEFAULT_CACHE_LIMIT (UINT64_C(5) << 30)
+
 static bool is_set(const char *text)
 {
     return text != NULL && text[0] != '\0';
@@ -77,6 +79,29 @@ static void warn_once(void *context, const char *text)
         fprintf(stderr, "atoll: warning: %s\n", text);
         c->warned = hash;
     }
+}
+
+/* "2G", "500M", "64K" or bytes. */
+static status read_limit(const char *text, uint64_t *out, struct error *e)
+{
+    static const char units[] = "KMG";
+    char *end = NULL;
+    *out = DEFAULT_CACHE_LIMIT;
+    if (!is_set(text)) {
+        return ATOLL_OK;
+    }
+    unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    const char *unit = end != NULL && *end != '\0' ? strchr(units, *end) : NULL;
+    uint32_t shift = unit != NULL ? 10 * (uint32_t)(unit - units + 1) : 0;
+    if (end == NULL || end[unit != NULL] != '\0' || number > UINT64_MAX >> (shift + 1)) {
+        return fail(
+            e, ATOLL_USAGE,
+            "ATOLL_CACHE_LIMIT: found '%.60s', expected bytes, such as 500M or 2G, or 0 for "
+            "any number",
+            text);
+    }
+    *out = (uint64_t)number << shift;
+    return ATOLL_OK;
 }
 
 status context_apply(struct context *c, struct compile_options *o, struct error *e)
@@ -94,6 +119,7 @@ status context_apply(struct context *c, struct compile_options *o, struct error 
         o->log = log_line;
         o->log_context = c;
     }
+    TRY(read_limit(c->cache_limit, &o->cache_limit, e));
     if (c->cache == NULL) {
         bool has_xdg = is_set(c->xdg_cache);
         snprintf(c->cache_path, sizeof c->cache_path, "%s%s/atoll",

@@ -156,9 +156,11 @@ atoll_status training_guarded(atoll_training *t, training_call *call, void *what
     return lend_error(&e, error);
 }
 
-static status feed(atoll_training *t, void *what, struct error *e)
+typedef status give_input(struct runner *r, const char *name, const struct tensor *t,
+                          struct error *e);
+
+static status give(atoll_training *t, const atoll_view *v, give_input *to, struct error *e)
 {
-    const atoll_view *v = what;
     const char *name = v->name != NULL ? v->name : "";
     const struct graph *g = runner_graph(&t->runner);
     value leaf = graph_find(g, name);
@@ -172,9 +174,25 @@ static status feed(atoll_training *t, void *what, struct error *e)
                     v->rank > MAX_RANK ? "a rank out of range" : "no data", MAX_RANK);
     }
     memcpy(in.shape, v->shape, sizeof in.shape);
-    TRY(runner_input(&t->runner, name, &in, e));
+    TRY(to(&t->runner, name, &in, e));
     t->is_fed[leaf.id] = true;
     return ATOLL_OK;
+}
+
+static status feed(atoll_training *t, void *what, struct error *e)
+{
+    return give(t, what, runner_input, e);
+}
+
+static status prefetch(atoll_training *t, void *what, struct error *e)
+{
+    return give(t, what, runner_prefetch, e);
+}
+
+atoll_status atoll_training_prefetch(atoll_training *t, const atoll_view *input, atoll_error *error)
+{
+    atoll_view own = *input;
+    return training_guarded(t, prefetch, &own, error);
 }
 
 atoll_status atoll_training_feed(atoll_training *t, const atoll_view *input, atoll_error *error)

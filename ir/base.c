@@ -309,3 +309,16 @@ bool pattern_matches(const char *pattern, const char *text)
     }
     return *pattern == '\0';
 }
+
+bool list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = list; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        if (n == length && memcmp(p, name, n) == 0) {
+            return true;
+        }
+        p += n + (p[n] == ',');
+    }
+    return false;
+}

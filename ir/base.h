@@ -105,6 +105,9 @@ uint64_t hash_bytes(const void *data, size_t size, uint64_t seed);
 uint64_t hash_text(const char *text, uint64_t seed);
 uint64_t hash_u64(uint64_t value, uint64_t seed);
 
+/* Whether a comma-separated list (may be NULL) has the name. */
+bool list_has(const char *list, const char *name);
+
 /* Shell-style match of * and ? (case matters): the node-name patterns of policies and filters. */
 bool pattern_matches(const char *pattern, const char *text);
 

@@ -56,12 +56,12 @@ static value open_composite(struct graph *out, const struct graph *in, value v,
     return is_opened ? decompose_node(out, in, v, operands) : (value){0};
 }
 
-status autodiff_forward(const struct graph *in, struct graph *out, value *map)
+status autodiff_forward(const struct graph *in, struct graph *out, const bool *wanted, value *map)
 {
     struct arena scratch = SCRATCH_ARENA;
     bool *needs = ARENA_ARRAY(&scratch, bool, in->n_nodes);
     for (uint32_t i = 1; i < in->n_nodes; i++) {
-        needs[i] = in->nodes[i].op == OP_param;
+        needs[i] = wanted != NULL ? wanted[i] : in->nodes[i].op == OP_param;
     }
     spread_needs(in, in->n_nodes, needs);
     status code = rewrite(in, out, open_composite, needs, map);
@@ -152,16 +152,16 @@ static value zeros(struct graph *g, value like)
     return graph_expand(g, graph_constant(g, 0.0, graph_node(g, like)->dtype), &shape);
 }
 
-/* Outputs "grad:NAME" for every parameter. */
-static status add_outputs(const struct graph *in, struct graph *full, const value *map, value loss,
-                          struct notes *notes)
+/* Outputs "grad:NAME" for every leaf wanted. */
+static status add_outputs(const struct graph *in, struct graph *full, const value *map,
+                          const bool *wanted, value loss, struct notes *notes)
 {
     struct arena scratch = SCRATCH_ARENA;
     value *wrt = ARENA_ARRAY(&scratch, value, in->n_nodes);
     value *grads = ARENA_ARRAY(&scratch, value, in->n_nodes);
     uint32_t n = 0;
     for (uint32_t i = 1; i < in->n_nodes; i++) {
-        if (in->nodes[i].op == OP_param) {
+        if (wanted[i]) {
             wrt[n++] = map[i];
         }
     }
@@ -183,14 +183,21 @@ static status add_outputs(const struct graph *in, struct graph *full, const valu
 status autodiff_pass(const struct graph *in, struct graph *out, const struct pass_options *o,
                      struct notes *notes)
 {
-    (void)o;
+    const char *names = o != NULL ? o->gradients : NULL;
     value loss;
     TRY(autodiff_loss(in, &out->error, &loss));
     struct graph *full = graph_temporary(in);
     value *map = ARENA_ARRAY(&full->arena, value, in->n_nodes);
-    status code = autodiff_forward(in, full, map);
+    bool *wanted = ARENA_ARRAY(&full->arena, bool, in->n_nodes);
+    for (uint32_t i = 1; i < in->n_nodes; i++) {
+        const struct node *n = &in->nodes[i];
+        wanted[i] = names == NULL ? n->op == OP_param
+                                  : op_info[n->op].kind == LEAF && n->name != NULL &&
+                                        list_has(names, n->name);
+    }
+    status code = autodiff_forward(in, full, wanted, map);
     if (code == ATOLL_OK) {
-        code = add_outputs(in, full, map, loss, notes);
+        code = add_outputs(in, full, map, wanted, loss, notes);
     }
     /* what a rule built and nobody needed goes here */
     code = code == ATOLL_OK ? rewrite(full, out, NULL, NULL, NULL)

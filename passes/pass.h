@@ -30,6 +30,7 @@ struct pass_options {
     bool is_relaxed;                   /* rounding mode relaxed; default strict */
     const char *const *cuda_archs;     /* "sm_90a", ...: CUDA targets */
     uint32_t n_cuda_archs;
+    const char *gradients; /* autodiff: of these leaves, comma-separated; NULL: every param */
 };
 
 /* out comes from graph_like(in), empty. On failure out->error (and the status) says why. */

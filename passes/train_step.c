@@ -392,7 +392,7 @@ static status add_step(const struct graph *in, struct graph *kept, struct step *
         return fail(&s->g->error, code, "%s", kept->error.text);
     }
     value *map = ARENA_ARRAY(s->scratch, value, kept->n_nodes);
-    TRY(autodiff_forward(kept, s->g, map));
+    TRY(autodiff_forward(kept, s->g, NULL, map));
     train_map_params(s->stored, map);
     TRY(find_terms(kept, map, s));
     return build(s, map[loss.id]);

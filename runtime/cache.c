@@ -5,6 +5,7 @@
 #include "cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,22 +44,36 @@ static bool is_trusted(const char *directory, struct error *warning)
     return false;
 }
 
-static bool load_entry(const char *path, struct library **out, struct error *warning)
+/* The container of an entry of this user's that is sound; what else there is, is a warning. */
+static bool open_entry(const char *path, const char *kind, struct container *out,
+                       struct error *warning)
 {
-    struct container c;
     struct stat info;
     struct error reason = {0};
-    *out = NULL;
     if (stat(path, &info) != 0) {
         return false;
     }
     if (info.st_uid != geteuid()) {
         fail(&reason, ATOLL_IO, "%s: it belongs to user %u", path, (unsigned)info.st_uid);
-    } else if (container_open(path, "kernels", &c, &reason) == ATOLL_OK) {
-        const struct section *s = container_find(&c, "library");
-        *out = s != NULL ? library_open(s->data, s->size, path, &reason) : NULL;
-        container_close(&c);
+    } else if (container_open(path, kind, out, &reason) == ATOLL_OK) {
+        utimensat(AT_FDCWD, path, NULL, 0); /* used now: for cache_shrink */
+        return true;
     }
+    fail(warning, ATOLL_FORMAT, "cache entry %.700s; compiled again", reason.text);
+    return false;
+}
+
+static bool load_library(const char *path, struct library **out, struct error *warning)
+{
+    struct container c;
+    struct error reason = {0};
+    *out = NULL;
+    if (!open_entry(path, "kernels", &c, warning)) {
+        return false;
+    }
+    const struct section *s = container_find(&c, "library");
+    *out = s != NULL ? library_open(s->data, s->size, path, &reason) : NULL;
+    container_close(&c);
     if (*out == NULL) {
         fail(warning, ATOLL_FORMAT, "cache entry %.700s; compiled again",
              reason.code != ATOLL_OK ? reason.text : path);
@@ -66,60 +81,79 @@ static bool load_entry(const char *path, struct library **out, struct error *war
     return *out != NULL;
 }
 
-static void store_entry(const char *directory, const char *path, const void *bytes, size_t size,
-                        struct error *warning)
+/* Writers that race for one entry have the same bytes: whoever renames last wins, and there is
+ * nothing to warn of. */
+static void store_entry(const struct cache_use *use, const struct cache_key *key, const char *kind,
+                        const struct section *sections, uint32_t n)
 {
-    struct section s = {.name = "library", .data = bytes, .size = size};
+    char path[4096];
     struct error reason = {0};
-    make_directories(directory);
-    if (container_write(path, "kernels", &s, 1, &reason) != ATOLL_OK) {
+    make_directories(use->directory);
+    uint64_t swept = cache_sweep(use->directory);
+    if (swept > 0) {
+        fail(use->warning, ATOLL_IO,
+             "cache %.600s: removed %" PRIu64 " bytes of an unfinished write: a process was killed",
+             use->directory, swept);
+    }
+    snprintf(path, sizeof path, "%s/%016" PRIx64 ".%s", use->directory, key->hash, kind);
+    if (container_write(path, kind, sections, n, &reason) != ATOLL_OK) {
         size_t length = strlen(path); /* the directory says it: one warning, not one an entry */
         bool is_named = strncmp(reason.text, path, length) == 0 && reason.text[length] == ':';
-        fail(warning, ATOLL_IO,
-             "cache %.600s: it cannot be used, so kernels are compiled each time%s", directory,
+        fail(use->warning, ATOLL_IO,
+             "cache %.600s: it cannot be used, so kernels are compiled each time%s", use->directory,
              is_named ? reason.text + length : "");
+        return;
+    }
+    cache_key_store(use->directory, key);
+    if (use->limit > 0) {
+        cache_shrink(use->directory, use->limit, key->hash, use->told);
     }
 }
 
-status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
-                      const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
-                      struct text *why_miss, struct error *warning, struct error *e)
+static bool is_usable(const struct cache_use *use)
 {
-    char path[4096] = "";
+    return use->directory != NULL && use->directory[0] != '\0' &&
+           is_trusted(use->directory, use->warning);
+}
+
+static void entry_path(const struct cache_use *use, const struct cache_key *key, const char *kind,
+                       char path[4096])
+{
+    snprintf(path, 4096, "%s/%016" PRIx64 ".%s", use->directory, key->hash, kind);
+}
+
+status cached_compile(const struct cache_use *use, const struct cc_options *o,
+                      const char *const *units, const size_t *sizes, uint32_t n,
+                      struct library **out, bool *is_hit, struct error *e)
+{
+    char path[4096];
     void *bytes = NULL;
     size_t size = 0;
     struct cache_key key;
+    bool has_cache = is_usable(use);
     *is_hit = false;
-    if (directory != NULL && directory[0] != '\0' && is_trusted(directory, warning)) {
+    if (has_cache) {
         cache_key_of(o, units, sizes, n, &key);
-        snprintf(path, sizeof path, "%s/%016" PRIx64 ".kernels", directory, key.hash);
-        if (load_entry(path, out, warning)) {
+        entry_path(use, &key, "kernels", path);
+        if (load_library(path, out, use->warning)) {
             *is_hit = true;
             return ATOLL_OK;
         }
-        if (why_miss != NULL) {
-            cache_explain(directory, &key, why_miss);
+        if (use->why_miss != NULL) {
+            cache_explain(use->directory, &key, use->why_miss);
         }
     }
     TRY(cc_compile(o, units, sizes, n, &bytes, &size, e));
     *out = library_open(bytes, size, "compiled kernels", e);
-    if (*out != NULL && path[0] != '\0') {
-        store_entry(directory, path, bytes, size, warning);
-        cache_key_store(directory, &key);
+    if (*out != NULL && has_cache) {
+        const struct section s = {.name = "library", .data = bytes, .size = size};
+        store_entry(use, &key, "kernels", &s, 1);
     }
     free(bytes);
     return *out != NULL ? ATOLL_OK : e->code;
 }
 
 /* ---- CUDA ---- */
-
-/* An entry of this user's that is sound. */
-static bool open_entry(const char *path, const char *kind, struct container *out)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && info.st_uid == geteuid() &&
-           container_open(path, kind, out, NULL) == ATOLL_OK;
-}
 
 static void *copy_of(const struct section *s)
 {
@@ -131,41 +165,41 @@ static void *copy_of(const struct section *s)
     return copy;
 }
 
-bool cached_image_load(const char *directory, uint64_t key, struct nvrtc_image *out)
+bool cached_image_load(const struct cache_use *use, const struct cache_key *key,
+                       struct nvrtc_image *out)
 {
     char path[4096];
     struct container c;
     *out = (struct nvrtc_image){0};
-    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL)) {
+    if (!is_usable(use)) {
         return false;
     }
-    snprintf(path, sizeof path, "%s/%016" PRIx64 ".cuda", directory, key);
-    if (!open_entry(path, "cuda", &c)) {
-        return false;
-    }
-    const struct section *cubin = container_find(&c, "cubin"), *ptx = container_find(&c, "ptx");
-    out->cubin = copy_of(cubin);
-    out->ptx = copy_of(ptx);
-    out->cubin_size = cubin != NULL ? cubin->size : 0;
-    out->ptx_size = ptx != NULL ? ptx->size : 0;
-    container_close(&c);
-    if (out->cubin == NULL || out->ptx == NULL) {
+    entry_path(use, key, "cuda", path);
+    if (open_entry(path, "cuda", &c, use->warning)) {
+        const struct section *cubin = container_find(&c, "cubin"), *ptx = container_find(&c, "ptx");
+        out->cubin = copy_of(cubin);
+        out->ptx = copy_of(ptx);
+        out->cubin_size = cubin != NULL ? cubin->size : 0;
+        out->ptx_size = ptx != NULL ? ptx->size : 0;
+        container_close(&c);
+        if (out->cubin != NULL && out->ptx != NULL) {
+            return true;
+        }
         nvrtc_images_free(out, 1);
-        return false;
     }
-    return true;
+    if (use->why_miss != NULL) {
+        cache_explain(use->directory, key, use->why_miss);
+    }
+    return false;
 }
 
-void cached_image_store(const char *directory, uint64_t key, const struct nvrtc_image *image)
+void cached_image_store(const struct cache_use *use, const struct cache_key *key,
+                        const struct nvrtc_image *image)
 {
-    char path[4096];
-    struct section sections[] = {{.name = "cubin", .data = image->cubin, .size = image->cubin_size},
-                                 {.name = "ptx", .data = image->ptx, .size = image->ptx_size}};
-    if (directory == NULL || directory[0] == '\0' || !is_trusted(directory, NULL) ||
-        image->cubin == NULL || image->ptx == NULL) {
-        return;
+    const struct section sections[] = {
+        {.name = "cubin", .data = image->cubin, .size = image->cubin_size},
+        {.name = "ptx", .data = image->ptx, .size = image->ptx_size}};
+    if (is_usable(use) && image->cubin != NULL && image->ptx != NULL) {
+        store_entry(use, key, "cuda", sections, ARRAY_LEN(sections));
     }
-    make_directories(directory);
-    snprintf(path, sizeof path, "%s/%016" PRIx64 ".cuda", directory, key);
-    (void)container_write(path, "cuda", sections, ARRAY_LEN(sections), NULL);
 }

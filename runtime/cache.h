@@ -6,13 +6,20 @@
 #include "codegen/nvrtc.h"
 #include "runtime/library.h"
 
+/* A cache, and what there is to say of its use. */
+struct cache_use {
+    const char *directory; /* NULL or "": none */
+    uint64_t limit;        /* bytes of all entries; 0: any number */
+    struct text *why_miss; /* receives what cache_explain says when there was no entry; or NULL */
+    struct text *told;     /* receives what was removed for the limit, one line; or NULL */
+    struct error *warning; /* what was wrong with it, one line: it never makes a call fail */
+};
+
 /* Compiles, or loads what an earlier run compiled from the same text with the same flags, compiler
- * and machine. directory NULL: no cache. An unusable cache costs time only: it never makes the call
- * fail; what was wrong with it is left in *warning, one line. why_miss: receives what cache_explain
- * says when there was no entry; NULL: nobody asks. */
-status cached_compile(const char *directory, const struct cc_options *o, const char *const *units,
-                      const size_t *sizes, uint32_t n, struct library **out, bool *is_hit,
-                      struct text *why_miss, struct error *warning, struct error *e);
+ * and machine. An unusable cache costs time only. */
+status cached_compile(const struct cache_use *use, const struct cc_options *o,
+                      const char *const *units, const size_t *sizes, uint32_t n,
+                      struct library **out, bool *is_hit, struct error *e);
 
 /* What a key is made of, each part with the words a report names it by. Text longer than that is
  * cut; the hash is of all of it. */
@@ -39,9 +46,20 @@ void cache_key_store(const char *directory, const struct cache_key *key);
  * model differs, each old -> new. */
 void cache_explain(const char *directory, const struct cache_key *key, struct text *out);
 
-/* The same for one unit of CUDA code. key: of everything that decides the image. Loading: false
- * when there is no sound entry; the image is nvrtc_images_free's. Storing never fails. */
-bool cached_image_load(const char *directory, uint64_t key, struct nvrtc_image *out);
-void cached_image_store(const char *directory, uint64_t key, const struct nvrtc_image *image);
+/* The same for one unit of CUDA code. Loading: false when there is no sound entry; the image is
+ * nvrtc_images_free's. Storing never fails. */
+void cache_key_of_image(const struct nvrtc *nvrtc, const char *arch, const char *source,
+                        const char *policy, const char *model, struct cache_key *out);
+bool cached_image_load(const struct cache_use *use, const struct cache_key *key,
+                       struct nvrtc_image *out);
+void cached_image_store(const struct cache_use *use, const struct cache_key *key,
+                        const struct nvrtc_image *image);
+
+/* cache_limit.c. Files of ours alone, and none that a writer holds:
+ * entries go, those unused for longest first, until all take at most limit bytes; never the entry
+ * `kept`. One line of it in *told (may be NULL). */
+void cache_shrink(const char *directory, uint64_t limit, uint64_t kept, struct text *told);
+/* Removes what killed writers left half-written; how many bytes. */
+uint64_t cache_sweep(const char *directory);
 
 #endif

@@ -104,6 +104,28 @@ void cache_key_of(const struct cc_options *o, const char *const *units, const si
     snprintf(out->model, sizeof out->model, "%.100s", o->model != NULL ? o->model : "");
 }
 
+void cache_key_of_image(const struct nvrtc *nvrtc, const char *arch, const char *source,
+                        const char *policy, const char *model, struct cache_key *out)
+{
+    int major = 0, minor = 0;
+    nvrtc_version(nvrtc, &major, &minor);
+    *out = (struct cache_key){.hash = 2};
+    char(*t)[300] = out->texts;
+    uint64_t source_hash = hash_text(source, 0);
+    snprintf(t[CACHE_SOURCE], sizeof *t, "CUDA C of %zu bytes, hash %016" PRIx64, strlen(source),
+             source_hash);
+    nvrtc_flags_text(nvrtc, t[CACHE_FLAGS], sizeof *t);
+    snprintf(t[CACHE_COMPILER], sizeof *t, "NVRTC %d.%d", major, minor);
+    snprintf(t[CACHE_ARCH], sizeof *t, "%.100s", arch);
+    snprintf(t[CACHE_POLICY], sizeof *t, "%.200s", policy);
+    snprintf(t[CACHE_VERSION], sizeof *t, "%s", ATOLL_VERSION_TEXT);
+    set_part(out, CACHE_SOURCE, source_hash);
+    for (uint32_t i = CACHE_FLAGS; i < N_CACHE_PARTS; i++) {
+        set_part(out, (enum cache_part)i, hash_text(t[i], 0));
+    }
+    snprintf(out->model, sizeof out->model, "%.110s", model);
+}
+
 /* ---- beside the entry ---- */
 
 /* "model NAME", then for each part "NAME HASH TEXT", a line each. */

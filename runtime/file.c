@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,6 +113,9 @@ static int open_temporary(const char *path, char *name)
             return -1;
         }
         int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            (void)flock(fd, LOCK_EX | LOCK_NB); /* who finds it unlocked knows its writer gone */
+        }
         if (fd >= 0 || errno != EEXIST) {
             return fd;
         }

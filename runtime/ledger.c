@@ -4,6 +4,7 @@
 #include "ledger.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,9 +66,14 @@ static status write_held(ledger *l, const void *what, void (*write)(ledger *, co
     return code;
 }
 
+static const char *text_or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
 static const char *copy(ledger *l, const char *text)
 {
-    return arena_copy_text(&l->arena, text != NULL ? text : "");
+    return arena_copy_text(&l->arena, text_or_empty(text));
 }
 
 static void write_name(ledger *l, const void *what)
@@ -219,6 +225,22 @@ status ledger_add_event(ledger *l, const struct ledger_event *event, struct erro
 
 /* ---- breaks ---- */
 
+void ledger_value_text(enum dtype dtype, double number, char out[MAX_VALUE_TEXT])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        uint64_t bits = 0;
+        snprintf(out, MAX_VALUE_TEXT, "%.*g", digits, number);
+        dtype_store(dtype, &bits, strtod(out, NULL));
+        double back = dtype_load(dtype, &bits);
+        if (back == number || number != number) {
+            break;
+        }
+    }
+    if (number != number) { /* the sign of a NaN says nothing */
+        snprintf(out, MAX_VALUE_TEXT, "nan");
+    }
+}
+
 static void write_break(ledger *l, const void *what)
 {
     const struct ledger_break *b = what;
@@ -229,7 +251,11 @@ static void write_break(ledger *l, const void *what)
         if (at->segment == b->segment && at->line == b->line && strcmp(at->file, file) == 0 &&
             strcmp(at->reason, b->reason) == 0) {
             at->count++;
-            at->last_call = b->call > at->last_call ? b->call : at->last_call;
+            if (b->call > at->last_call) {
+                at->last_call = b->call;
+                at->value =
+                    strcmp(at->value, text_or_empty(b->value)) == 0 ? at->value : copy(l, b->value);
+            }
             return;
         }
     }
@@ -246,7 +272,11 @@ static void write_break(ledger *l, const void *what)
                                                      .reason = copy(l, b->reason),
                                                      .advice = copy(l, b->advice),
                                                      .file = copy(l, file),
-                                                     .line = b->line};
+                                                     .line = b->line,
+                                                     .kind = copy(l, b->kind),
+                                                     .dtype = copy(l, b->dtype),
+                                                     .first_value = copy(l, b->value),
+                                                     .value = copy(l, b->value)};
 }
 
 status ledger_add_break(ledger *l, const struct ledger_break *b, struct error *e)

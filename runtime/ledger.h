@@ -54,7 +54,13 @@ struct ledger_break {
     const char *advice;
     const char *file;
     uint32_t line;
+    const char *kind; /* "host read", "host op", "asked for" */
+    /* Of a host read: dtype, the value of the first call and of the last; "" of other kinds. */
+    const char *dtype, *first_value, *value;
 };
+enum { MAX_VALUE_TEXT = 40 };
+/* The shortest number that reads back as the value of this dtype; "nan", "inf", "-inf". */
+void ledger_value_text(enum dtype dtype, double number, char out[MAX_VALUE_TEXT]);
 
 struct ledger_guard {
     enum guard_kind kind;

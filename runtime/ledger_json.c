@@ -14,7 +14,19 @@
 
 enum { LEDGER_FORMAT = 1, MAX_PATH_TEXT = 160 };
 
-enum field_kind { F_TEXT, F_U32, F_U64, F_REAL, F_BOOL, F_OUTCOME, F_GUARD, F_LIST, F_TEXTS };
+/* WORD: a short text, "" where a ledger of an earlier version has none. */
+enum field_kind {
+    F_TEXT,
+    F_WORD,
+    F_U32,
+    F_U64,
+    F_REAL,
+    F_BOOL,
+    F_OUTCOME,
+    F_GUARD,
+    F_LIST,
+    F_TEXTS
+};
 
 struct record;
 struct field {
@@ -71,10 +83,12 @@ static const struct field event_fields[] = {
 static const struct record event_record = RECORD(ledger_event, event_fields);
 
 static const struct field break_fields[] = {
-    FIELD(ledger_break, call, F_U64),    FIELD(ledger_break, last_call, F_U64),
-    FIELD(ledger_break, count, F_U64),   FIELD(ledger_break, segment, F_U32),
-    FIELD(ledger_break, reason, F_TEXT), FIELD(ledger_break, advice, F_TEXT),
-    FIELD(ledger_break, file, F_TEXT),   FIELD(ledger_break, line, F_U32),
+    FIELD(ledger_break, call, F_U64),         FIELD(ledger_break, last_call, F_U64),
+    FIELD(ledger_break, count, F_U64),        FIELD(ledger_break, segment, F_U32),
+    FIELD(ledger_break, reason, F_TEXT),      FIELD(ledger_break, advice, F_TEXT),
+    FIELD(ledger_break, file, F_TEXT),        FIELD(ledger_break, line, F_U32),
+    FIELD(ledger_break, kind, F_WORD),        FIELD(ledger_break, dtype, F_WORD),
+    FIELD(ledger_break, first_value, F_WORD), FIELD(ledger_break, value, F_WORD),
 };
 static const struct record break_record = RECORD(ledger_break, break_fields);
 
@@ -175,6 +189,7 @@ static json_t *field_out(const struct field *f, const char *at)
     const void *p = at + f->offset;
     switch (f->kind) {
     case F_TEXT:
+    case F_WORD:
         return text_out(*(char *const *)p);
     case F_U32:
         return json_integer(*(const uint32_t *)p);
@@ -279,6 +294,18 @@ static status text_in(struct reader *r, const char *field, const json_t *v, cons
     return ATOLL_OK;
 }
 
+static status short_in(struct reader *r, const char *field, const json_t *v, const char **out)
+{
+    *out = "";
+    if (v == NULL) {
+        return ATOLL_OK;
+    }
+    if (json_is_string(v) && json_string_length(v) >= MAX_VALUE_TEXT) {
+        return refuse(r, field, "a longer text", "a text of less than 40 bytes");
+    }
+    return text_in(r, field, v, out);
+}
+
 static status word_in(struct reader *r, const struct field *f, const json_t *v, char *at)
 {
     const char *word = json_is_string(v) ? json_string_value(v) : "";
@@ -339,6 +366,8 @@ static status field_in(struct reader *r, const struct field *f, const json_t *v,
     switch (f->kind) {
     case F_TEXT:
         return text_in(r, f->name, v, p);
+    case F_WORD:
+        return short_in(r, f->name, v, p);
     case F_U32:
         TRY(whole_in(r, f->name, v, UINT32_MAX, &whole));
         *(uint32_t *)p = (uint32_t)whole;

@@ -26,6 +26,19 @@ struct a_symbols {
     int64_t at[32];
 };
 
+/* Into lane[0]. Recursive, so that every index is a constant however little the compiler unrolls.
+ */
+template <class F, int WIDTH> A_DEVICE void a_fold_lanes(typename F::type *lane)
+{
+    if constexpr (WIDTH > 1) {
+#pragma unroll
+        for (int j = 0; j < WIDTH / 2; j++) {
+            lane[j] = F::op(lane[j], lane[j + WIDTH / 2]);
+        }
+        a_fold_lanes<F, WIDTH / 2>(lane);
+    }
+}
+
 /* The result of a team within one warp, in every thread of it. */
 template <class F, int TEAM, int WIDTH>
 A_DEVICE typename F::type a_fold(typename F::type (&lane)[WIDTH])
@@ -37,13 +50,7 @@ A_DEVICE typename F::type a_fold(typename F::type (&lane)[WIDTH])
             lane[j] = F::op(lane[j], __shfl_down_sync(0xffffffffu, lane[j], h, TEAM));
         }
     }
-#pragma unroll
-    for (int h = WIDTH / 2; h > 0; h /= 2) {
-#pragma unroll
-        for (int j = 0; j < h; j++) {
-            lane[j] = F::op(lane[j], lane[j + h]);
-        }
-    }
+    a_fold_lanes<F, WIDTH>(lane);
     return TEAM > 1 ? __shfl_sync(0xffffffffu, lane[0], 0, TEAM) : lane[0];
 }
 

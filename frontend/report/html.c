@@ -212,14 +212,25 @@ static void breaks(struct text *t, const ledger *l)
         text_add(t, "<p>None: every call was one graph.</p>");
         return;
     }
-    text_add(t, "<div class=\"wide\"><table><tr><th>segment ended</th><th>where</th><th>why</th>"
-                "<th>times</th><th>what to do</th></tr>");
+    text_add(t, "<div class=\"wide\"><table><tr><th>segment ended</th><th>where</th><th>kind</th>"
+                "<th>why</th><th>value</th><th>times</th><th>what to do</th></tr>");
     for (uint32_t i = 0; i < l->n_breaks; i++) {
         const struct ledger_break *b = &l->breaks[i];
         text_add(t, "<tr><td class=\"n\">%" PRIu32 "</td><td class=\"s\">", b->segment);
         html_place(t, b->file, b->line);
+        text_add(t, "</td><td class=\"s\">");
+        html_text(t, b->kind);
         text_add(t, "</td><td>");
         html_text(t, b->reason);
+        text_add(t, "</td><td class=\"m\">");
+        if (b->value[0] != '\0') {
+            bool is_one = strcmp(b->first_value, b->value) == 0;
+            html_text(t, b->dtype);
+            text_add(t, " ");
+            html_text(t, b->first_value);
+            text_add(t, is_one ? "" : " &rarr; ");
+            html_text(t, is_one ? "" : b->value);
+        }
         text_add(t, "</td><td class=\"n\">%" PRIu64 "</td><td>", b->count);
         html_text(t, b->advice);
         text_add(t, "</td></tr>");

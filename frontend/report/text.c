@@ -23,6 +23,73 @@ static const char *plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
+/* ---- breaks ---- */
+
+static void break_value(struct text *t, const struct ledger_break *b)
+{
+    if (b->value[0] != '\0') {
+        bool is_one = strcmp(b->first_value, b->value) == 0;
+        text_add(t, ": %s%s%s (%s)", is_one ? "" : b->first_value, is_one ? "" : " -> ", b->value,
+                 b->dtype);
+    }
+}
+
+static void break_line(struct text *t, const struct ledger_break *b)
+{
+    text_add(t, "graph break%s%s%s at %s:%" PRIu32 ", segment %" PRIu32 " ends, %" PRIu64,
+             b->kind[0] != '\0' ? " (" : "", b->kind, b->kind[0] != '\0' ? ")" : "",
+             b->file[0] != '\0' ? b->file : "?", b->line, b->segment, b->count);
+    text_add(t, " time%s: %s", plural(b->count), b->reason);
+    break_value(t, b);
+    text_add(t, "\n");
+}
+
+void report_break(struct text *t, const struct ledger_break *b)
+{
+    break_line(t, b);
+    if (b->advice[0] != '\0') {
+        text_add(t, "    advice: %s\n", b->advice);
+    }
+}
+
+static bool is_of_break(const struct ledger_reason *r, const struct ledger_break *b)
+{
+    return r->kind == GUARD_READ && r->line == b->line && strcmp(r->file, b->file) == 0;
+}
+
+/* The first event that a value read at this break explains; n_events: none. */
+static uint32_t event_of(const ledger *l, const struct ledger_break *b)
+{
+    uint32_t i = 0;
+    for (; i < l->n_events; i++) {
+        const struct ledger_event *v = &l->events[i];
+        for (uint32_t k = 0; k < v->n_reasons; k++) {
+            if (is_of_break(&v->reasons[k], b)) {
+                return i;
+            }
+        }
+    }
+    return i;
+}
+
+/* A read that made the function take another way is told where that is told: once. */
+static void add_reads(struct text *t, const ledger *l, const struct ledger_event *v)
+{
+    bool has_read = false;
+    for (uint32_t k = 0; k < v->n_reasons; k++) {
+        has_read = has_read || v->reasons[k].kind == GUARD_READ;
+    }
+    for (uint32_t i = 0; has_read && i < l->n_breaks; i++) {
+        uint32_t at = event_of(l, &l->breaks[i]);
+        if (at < l->n_events && &l->events[at] == v) {
+            text_add(t, "    ");
+            break_line(t, &l->breaks[i]);
+        }
+    }
+}
+
+/* ---- calls ---- */
+
 static void add_built(struct text *t, const ledger *l, const struct ledger_event *v)
 {
     const struct ledger_entry *en = entry_of(l, v->entry);
@@ -70,7 +137,8 @@ static void add_reasons(struct text *t, const struct ledger_event *v)
         if (i == 0 || r->entry != v->reasons[i - 1].entry) {
             text_add(t, "    plan %" PRIu32 " does not hold:\n", r->entry);
         }
-        text_add(t, "        %s: %s -> %s", r->subject, r->expected, r->found);
+        text_add(t, "        [%s] %s: %s -> %s", guard_kinds[r->kind].name, r->subject, r->expected,
+                 r->found);
         text_add(t, r->origin[0] != '\0' ? "   (%s)\n" : "\n", r->origin);
     }
 }
@@ -88,6 +156,7 @@ void report_event(struct text *t, const ledger *l, const struct ledger_event *v)
     }
     text_add(t, ", %s: ", v->arguments);
     add_outcome(t, l, v);
+    add_reads(t, l, v);
     add_reasons(t, v);
     for (uint32_t i = 0; i < v->n_advice; i++) {
         text_add(t, "    %s%s\n", i == 0 ? "advice: " : "        ", v->advice[i]);
@@ -95,16 +164,6 @@ void report_event(struct text *t, const ledger *l, const struct ledger_event *v)
     const struct ledger_entry *en = entry_of(l, v->entry);
     if (v->outcome == LEDGER_BUILT && en != NULL && en->cache[0] != '\0') {
         text_add(t, "    kernel cache: %s\n", en->cache);
-    }
-}
-
-void report_break(struct text *t, const struct ledger_break *b)
-{
-    text_add(t, "graph break at %s:%" PRIu32 ", segment %" PRIu32 " ends, %" PRIu64 " time%s: %s\n",
-             b->file[0] != '\0' ? b->file : "?", b->line, b->segment, b->count, plural(b->count),
-             b->reason);
-    if (b->advice[0] != '\0') {
-        text_add(t, "    advice: %s\n", b->advice);
     }
 }
 
@@ -127,7 +186,9 @@ void report_text(struct text *t, const ledger *l)
         report_event(t, l, &l->events[i]);
     }
     for (uint32_t i = 0; i < l->n_breaks; i++) {
-        report_break(t, &l->breaks[i]);
+        if (event_of(l, &l->breaks[i]) == l->n_events) {
+            report_break(t, &l->breaks[i]);
+        }
     }
     if (l->n_dropped > 0) {
         text_add(t, "%" PRIu64 " later events were counted but not kept\n", l->n_dropped);

@@ -72,6 +72,9 @@ typedef struct atoll_compile_options {
     const char *schedule;
     double clip;
     const char *scaler; /* "auto", "on", "off" */
+    const char *device; /* "cpu", "cuda:N": where plans run. Arguments and what is kept lie in host
+                           memory all the same: each call copies them there, and back what it
+                           changed */
     uint64_t seed;      /* of the first values of params, buffers and states */
     uint32_t limit;     /* recompiles of one segment; 0: 8. More are an error with the history */
     uint32_t capacity;  /* plans kept; 0: 64. The one unused for longest goes */
@@ -90,8 +93,8 @@ typedef struct atoll_compile_options {
 } atoll_compile_options;
 
 typedef struct atoll_compiled atoll_compiled;
-/* *out is yours to destroy. Nothing is compiled before the first call. USAGE (an option),
- * OUT_OF_MEMORY. */
+/* *out is yours to destroy. Nothing is compiled before the first call. USAGE (an option), NOT_FOUND
+ * (no such device), OUT_OF_MEMORY. */
 atoll_status atoll_compile(atoll_function *function, const atoll_compile_options *options,
                            atoll_compiled **out, atoll_error *error);
 /* No call may be under way. NULL is accepted. */
@@ -116,6 +119,35 @@ double atoll_results_number(const atoll_results *r, const char *name);
 atoll_status atoll_call_at(atoll_site site, atoll_compiled *f, const atoll_view *arguments,
                            uint32_t n_arguments, void *context, atoll_results *results,
                            atoll_error *error);
+
+/* How one call runs, where not as the function was compiled. Zero-initialise. All of it is part of
+ * the key of a plan: what has not been called this way yet is compiled, and the ledger names what
+ * is another than for the plans there are (policy, rounding, runs_on, grad).
+ *
+ *     atoll_call_options o = {.with_gradients = 1, .wrt = "x"};
+ *     atoll_call_with(f, &o, arguments, 2, NULL, results, &error);
+ *     atoll_results_view(results, "grad:w", &dw, &error);       as large and of the dtype of w
+ */
+typedef struct atoll_call_options {
+    const char *policy;   /* "bf16"; NULL: the function's */
+    const char *rounding; /* "strict", "relaxed"; NULL: the function's */
+    const char *device;   /* "cpu", "cuda:N"; NULL: the function's */
+    int with_gradients;   /* results have "grad:NAME" beside the outputs, the gradient of output
+                             "loss" (else of the first; a float of rank 0) with respect to every
+                             float param recorded and to the arguments of wrt; zeros where it does
+                             not depend on it */
+    const char *wrt;      /* float arguments, comma-separated; NULL: none */
+    const char *frozen;   /* params that want no gradient, comma-separated; NULL: none */
+} atoll_call_options;
+/* atoll_call with options (NULL: none). USAGE: an unknown name, an argument that is no float, wrt
+ * or frozen without with_gradients, options for a function with an optimizer, whose gradients are
+ * its own. Of a frozen function (compile options) such calls are traced. No gradient goes through
+ * what atoll_host_op gave. */
+#define atoll_call_with(...) atoll_call_with_at(ATOLL_HERE, __VA_ARGS__)
+atoll_status atoll_call_with_at(atoll_site site, atoll_compiled *f,
+                                const atoll_call_options *options, const atoll_view *arguments,
+                                uint32_t n_arguments, void *context, atoll_results *results,
+                                atoll_error *error);
 
 /* Params, buffers and states that calls made so far, to read or write between calls. NOT_FOUND. */
 atoll_status atoll_compiled_state(atoll_compiled *f, const char *name, atoll_view *out,

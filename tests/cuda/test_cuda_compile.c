@@ -8,7 +8,7 @@
 #include "tests/fuzz/generate.h"
 
 static const char *const ARCHS[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
-enum { N_ARCHS = 4, N_GRAPHS = 2 };
+enum { N_ARCHS = 4, N_GRAPHS = 2, N_GRAPHS_SANITIZED = 1 };
 
 static struct graph *read_model(const char *path)
 {
@@ -166,6 +166,79 @@ START_TEST(cache)
 }
 END_TEST
 
+struct said {
+    char miss[2000], warned[1000];
+    uint32_t n_warned;
+};
+
+static void on_warning(void *context, const char *text)
+{
+    struct said *s = context;
+    s->n_warned++;
+    snprintf(s->warned, sizeof s->warned, "%s", text);
+}
+
+/* What a compilation of a row softmax says of the cache. */
+static struct said compile_cached(const char *directory, int width, bool is_relaxed,
+                                  uint32_t n_archs)
+{
+    struct said s = {0};
+    char text[200];
+    struct compiled c;
+    struct error e = {0};
+    struct compile_options o = {.skips_c = true,
+                                .is_relaxed = is_relaxed,
+                                .cuda_archs = ARCHS,
+                                .n_cuda_archs = n_archs,
+                                .cache = directory,
+                                .warn = on_warning,
+                                .warn_context = &s,
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    snprintf(text, sizeof text,
+             "graph @g(%%x: f32[5,%d] input) {\n %%y = softmax(%%x)\n return y=%%y\n}\n", width);
+    struct graph *g = graph_parse(text, strlen(text), "cached", &e);
+    ck_assert_msg(compile_graph(g, &o, &c, &e) == ATOLL_OK, "%s", e.text);
+    snprintf(s.miss, sizeof s.miss, "%s", c.cache_miss != NULL ? c.cache_miss : "");
+    compiled_free(&c);
+    graph_destroy(g);
+    return s;
+}
+
+static void check_miss(const struct said *s, const char *what, uint32_t n_warned)
+{
+    ck_assert_msg(what == NULL ? s->miss[0] == '\0' : strstr(s->miss, what) != NULL,
+                  "'%s' is not in: %s", what != NULL ? what : "nothing", s->miss);
+    ck_assert_msg(s->n_warned == n_warned, "%u warnings: %s", s->n_warned, s->warned);
+}
+
+/* Part by part, as misses of C kernels are; what is wrong with the cache is a warning here too. */
+START_TEST(misses_are_explained)
+{
+    char directory[] = "/tmp/atoll_cuda_miss_XXXXXX", command[64], arch[60];
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    struct said s = compile_cached(directory, 70, false, 1);
+    check_miss(&s, "no kernels of @g, CUDA unit 1 of 1 in the cache yet", 0);
+    s = compile_cached(directory, 70, false, 1);
+    check_miss(&s, NULL, 0);
+    snprintf(arch, sizeof arch, "differs in arch: %s -> %s", ARCHS[0], ARCHS[1]);
+    s = compile_cached(directory, 70, false, 2);
+    check_miss(&s, arch, 0);
+    s = compile_cached(directory, 70, true, 1);
+    check_miss(&s, "policy: fp32 strict -> fp32 relaxed", 0);
+    s = compile_cached(directory, 71, false, 1);
+    check_miss(&s, "differs in source: CUDA C of ", 0);
+    damage(directory);
+    s = compile_cached(directory, 70, false, 1);
+    check_miss(&s, "the entry of the same key is gone or not sound: compiled again", 1);
+    ck_assert_msg(strstr(s.warned, "checksum") != NULL, "%s", s.warned);
+    s = compile_cached("/proc/none", 70, false, 1);
+    check_miss(&s, "no kernels of @g", 1);
+    ck_assert_msg(strstr(s.warned, "kernels are compiled each time") != NULL, "%s", s.warned);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 struct totals {
     uint64_t graphs, kernels, functions;
     double wall, seconds[N_ARCHS]; /* of the conductor; of NVRTC, over all threads */
@@ -212,7 +285,8 @@ static void compile_case(uint64_t number, struct totals *totals)
 START_TEST(random_graphs)
 {
     const char *wanted = getenv("ATOLL_CUDA_GRAPHS");
-    uint64_t n = wanted != NULL ? strtoull(wanted, NULL, 10) : N_GRAPHS;
+    uint64_t n = is_sanitized() ? N_GRAPHS_SANITIZED : N_GRAPHS;
+    n = wanted != NULL ? strtoull(wanted, NULL, 10) : n;
     struct totals totals = {0};
     for (uint64_t i = 0; i < n; i++) {
         compile_case(i, &totals);
@@ -280,6 +354,7 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, demo, 0, 6);
     tcase_add_test(tc, packs);
     tcase_add_test(tc, cache);
+    tcase_add_test(tc, misses_are_explained);
     tcase_add_test(tc, random_graphs);
     tcase_add_test(tc, unknown_archs);
     tcase_add_test(tc, failing_source);

@@ -35,7 +35,8 @@ runs() { # WHAT CACHE WARNINGS PATTERN
 }
 entries() { find "$1" -name '*.kernels' | wc -l; }
 
-# Two processes that compile the same kernels at once: one entry, both right, nothing to warn of.
+# Processes that compile the same kernels at once: each writes the same bytes to a file of its own and renames it, so there is one entry,
+# every result is right, and nothing to warn of.
 cache=$work/race
 pids=
 for i in 1 2 3; do
@@ -85,19 +86,27 @@ if [ -z "${ATOLL_SANITIZED:-}" ] && cc -shared -fPIC -o "$work/trouble.so" "$wor
     preload=$work/trouble.so
 fi
 
-# kill -9 in the middle of the write: no entry, half a temporary file; the next run makes the entry.
+# kill -9 in the middle of the write: no entry, half a temporary file; the next run makes the entry, removes the half one and says so.
 cache=$work/killed
 if [ -n "$preload" ]; then
     { LD_PRELOAD=$preload TROUBLE=kill train "$cache" killed; } 2>"$work/shell"
     [ $? -eq 137 ] || wrong "the process was not killed in its write"
     [ "$(entries "$cache")" -eq 0 ] || wrong "killed: half an entry is there"
     [ "$(find "$cache" -name '*.tmp' | wc -l)" -eq 1 ] || wrong "killed: no half-written file"
-    runs "after a kill" "$cache" 0
+    runs "after a kill" "$cache" 1 "cache .*: removed [0-9]+ bytes of an unfinished write: a process was killed"
+    [ "$(find "$cache" -name '*.tmp' | wc -l)" -eq 0 ] || wrong "after a kill: the half-written file is still there"
     [ "$(entries "$cache")" -eq 1 ] || wrong "after a kill: no entry"
     runs "from the entry after a kill" "$cache" 0
 else
     skipped="$skipped; a killed write (no library can be preloaded here)"
 fi
+
+# The same without a preloaded library: a file that a process left which is no more.
+cache=$work/left
+mkdir "$cache"
+echo half >"$cache/0123456789abcdef.kernels.$(bash -c 'echo $$').000000001.tmp"
+runs "a file left" "$cache" 1 "cache .*: removed 5 bytes of an unfinished write"
+runs "after a file left" "$cache" 0
 
 # A flipped byte: one warning, and the entry is made again.
 cache=$work/race
@@ -138,6 +147,30 @@ elif [ -n "$preload" ]; then
 else
     skipped="$skipped; a full disk (no mount: $(head -1 "$work/mount"))"
 fi
+
+# A limit: entries unused for longest go first, what was just loaded last; said under ATOLL_LOG=kernels only.
+cache=$work/limited
+policy() { # POLICY LIMIT
+    ATOLL_CACHE=$cache ATOLL_CACHE_LIMIT=$2 ATOLL_LOG=kernels "$atoll" train "$work/m.graph" --data "$work/m.csv" --batch 8 --epochs 1 --policy "$1" \
+        --quiet >"$work/now.out" 2>"$work/now.err" || wrong "$1, limit $2: $(cat "$work/now.err")"
+    [ "$(grep -c '^atoll: warning: ' "$work/now.err")" -eq 0 ] || wrong "$1, limit $2: $(cat "$work/now.err")"
+}
+policy fp32 0
+size=$(find "$cache" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
+policy bf16 0
+[ "$(entries "$cache")" -eq 2 ] || wrong "no limit: $(entries "$cache") entries"
+policy fp32 0 # used again: bf16 is now the one unused for longest
+grep -q 'loaded in' "$work/now.err" || wrong "no limit: not loaded"
+policy fp16 $((size * 5 / 2))
+[ "$(entries "$cache")" -eq 2 ] || wrong "a limit of two and a half: $(entries "$cache") entries"
+grep -q "kernels: 1 entries of [0-9]* bytes, unused for longest, removed from the cache: it is limited to $((size * 5 / 2)) bytes" "$work/now.err" ||
+    wrong "a limit: not told: $(cat "$work/now.err")"
+policy fp32 $((size * 5 / 2))
+grep -q 'loaded in' "$work/now.err" || wrong "a limit: what was used last is gone"
+policy bf16 2G
+grep -q 'not in the cache' "$work/now.err" || wrong "a limit: what was unused for longest is there"
+ATOLL_CACHE_LIMIT=2Q "$atoll" train "$work/m.graph" --data "$work/m.csv" >"$work/now.out" 2>"$work/now.err"
+[ $? -eq 2 ] && grep -q "ATOLL_CACHE_LIMIT: found '2Q', expected bytes, such as 500M or 2G" "$work/now.err" || wrong "a bad limit: $(cat "$work/now.err")"
 
 # A directory of another user: nothing in it is used.
 cache=$work/race

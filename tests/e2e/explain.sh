@@ -30,12 +30,12 @@ has "$work/out" '^call 1, x f32\[64,64\], y i64\[64\]: built plan 1 in [0-9]+ ms
 has "$work/out" '^    why: the first call: there was no plan to compare with'
 has "$work/out" '^call 2, x f32\[64,64\], y i64\[64\]: hit: plan 1 runs'
 has "$work/out" '^call 3, x f32\[5,64\], y i64\[5\]: built plan 2 .* for x f32\[n,64\], y i64\[n\]; n >= 2'
-has "$work/out" '^        dim 0 of x: 64 -> 5   \(argument x at examples/digits.graph:2\)'
-has "$work/out" '^        dim 0 of y: 64 -> 5   \(argument y at examples/digits.graph:2\)'
+has "$work/out" '^        \[dim\] dim 0 of x: 64 -> 5   \(argument x at examples/digits.graph:2\)'
+has "$work/out" '^        \[dim\] dim 0 of y: 64 -> 5   \(argument y at examples/digits.graph:2\)'
 has "$work/out" '^    advice: dim 0 of x took 64, then 5: it is a symbol from now on, 2 or more'
 has "$work/out" '^call 4, x f32\[7,64\], y i64\[7\]: hit: plan 2 runs'
 has "$work/out" '^call 5, .*: built plan 3 '
-has "$work/out" '^        dim 0 of x: 2 or more -> 1 '
+has "$work/out" '^        \[dim_range\] dim 0 of x: 2 or more -> 1 '
 has "$work/out" '^    advice: dim 0 of x is 1: sizes 0 and 1 have a plan of their own'
 has "$work/out" '^call 6, .*: built plan 4 '
 has "$work/out" '^call 7, x f32\[1,64\], y i64\[1\]: hit: plan 3 runs'
@@ -80,7 +80,7 @@ has "$work/out" '^call 4, x f32\[4,64\], y i64\[4\]: hit: plan 1 runs'
 exits 1 "${small[@]}" --shapes n=4,n=5 --fail-on-recompile
 has "$work/err" 'a recompile where none is allowed: dim 0 of x 4 -> 5'
 exits 0 "${small[@]}" --shapes n=4,n=5,n=4,n=5 --capacity 1 --limit 9
-has "$work/out" '^        its plan: kept -> evicted to make room'
+has "$work/out" '^        \[evicted\] its plan: kept -> evicted to make room'
 
 # The kernel cache names the part of the key that changed.
 exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy bf16@torch-cuda

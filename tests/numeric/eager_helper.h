@@ -4,8 +4,8 @@
 #define ATOLL_TESTS_EAGER_HELPER_H
 
 #include "runtime/eager.h"
+#include "tests/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -79,15 +79,6 @@ static inline bool same_element(enum dtype t, const void *a, const void *b)
 {
     return same_bits(a, b, dtype_info[t].bytes) ||
            (dtype_is_float(t) && isnan(dtype_load(t, a)) && isnan(dtype_load(t, b)));
-}
-
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-    srunner_free(runner);
-    return failed == 0 && ran > 0 ? 0 : 1;
 }
 
 #endif

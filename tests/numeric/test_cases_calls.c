@@ -2,7 +2,9 @@
  * and fused. The numbers come from the reports (docs/field_cases.md). */
 #include "tests/small_compiled.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MOST = 12 };
 
@@ -26,6 +28,27 @@ static void check_said(const atoll_compiled *f, const char *what)
     ck_assert_ptr_nonnull(text);
     ck_assert_msg(strstr(text, what) != NULL, "'%s' is not in: %s", what, text);
     free(text);
+}
+
+/* The ledger's JSON, as atoll_ledger_save writes it, has `what`; so has its page `shown`. */
+static void check_saved(const atoll_compiled *f, const char *what, const char *shown)
+{
+    const char *const wanted[] = {what, shown};
+    char path[] = "/tmp/atoll-cases-calls-XXXXXX", text[60000];
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (int i = 0; i < 2; i++) {
+        const atoll_ledger *l = atoll_compiled_ledger(f);
+        ck_assert_int_eq(
+            i == 0 ? atoll_ledger_save(l, path, NULL) : atoll_ledger_html(l, path, NULL), ATOLL_OK);
+        FILE *in = fopen(path, "r");
+        ck_assert_ptr_nonnull(in);
+        text[fread(text, 1, sizeof text - 1, in)] = '\0';
+        fclose(in);
+        ck_assert_msg(strstr(text, wanted[i]) != NULL, "'%s' is not in: %s", wanted[i], text);
+    }
+    unlink(path);
 }
 
 /* ---- numbers that change ---- */
@@ -148,6 +171,72 @@ START_TEST(fc089)
 }
 END_TEST
 
+/* ---- gradients ---- */
+
+static void scaled(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    const bool *has_param = context;
+    atoll_value w = *has_param ? atoll_param(t, "w", ATOLL_F32, ATOLL_SCALAR, "ones") : a[n - 1];
+    atoll_output(t, "y", atoll_mul(w, a[0]));
+}
+
+/* One call: y must be 15, and the gradient of each name as large as given, or none (NaN). */
+static void check_gradients(atoll_compiled *f, bool has_param, const atoll_call_options *o,
+                            double d_w, double d_x)
+{
+    float three[1] = {3.0f}, five[1] = {5.0f};
+    atoll_view in[2] = {atoll_view_of("x", ATOLL_F32, ATOLL_SCALAR, five),
+                        atoll_view_of("w", ATOLL_F32, ATOLL_SCALAR, three)};
+    atoll_results *r = atoll_results_create();
+    atoll_error error = {0};
+    ck_assert_msg(atoll_call_with(f, o, in, has_param ? 1 : 2, &has_param, r, &error) == ATOLL_OK,
+                  "%s", error.text);
+    ck_assert(atoll_results_number(r, "y") == 15.0);
+    const double want[2] = {d_w, d_x};
+    for (int i = 0; i < 2; i++) {
+        double found = atoll_results_number(r, i == 0 ? "grad:w" : "grad:x");
+        ck_assert_msg(found == want[i] || (found != found && want[i] != want[i]),
+                      "d_%c is %g, right is %g", "wx"[i], found, want[i]);
+    }
+    atoll_results_destroy(r);
+}
+
+/* w a param of the function, or an argument; eager and fused. */
+START_TEST(fc085)
+{
+    const double none = (double)NAN;
+    bool has_param = _i >= 2;
+    atoll_compile_options o = {.is_eager = _i % 2};
+    atoll_compiled *f = open_with(scaled, &o);
+    if (has_param) { /* the first call makes it, one; its value is the caller's */
+        float one[1] = {1.0f};
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_SCALAR, one), w;
+        ck_assert_int_eq(atoll_call(f, &x, 1, &has_param, NULL, NULL), ATOLL_OK);
+        ck_assert_int_eq(atoll_compiled_state(f, "w", &w, NULL), ATOLL_OK);
+        *(float *)w.data = 3.0f;
+    }
+    const char *wrt = has_param ? NULL : "w", *with_x = has_param ? "x" : "x,w";
+    const atoll_call_options with = {.with_gradients = 1, .wrt = wrt};
+    const atoll_call_options frozen = {.with_gradients = 1, .frozen = has_param ? "w" : NULL};
+    const atoll_call_options both = {.with_gradients = 1, .wrt = with_x};
+    const atoll_call_options only_x = {.with_gradients = 1, .wrt = "x", .frozen = frozen.frozen};
+    check_gradients(f, has_param, NULL, none, none);
+    check_gradients(f, has_param, &with, 5.0, none);
+    check_said(f, "[grad] grad: forward -> gradients of w   (the options of the call)");
+    check_gradients(f, has_param, &frozen, none, none); /* nothing wants one: call 1's plan */
+    check_gradients(f, has_param, &with, 5.0, none);    /* call 2's */
+    ck_assert_uint_eq(counters(f).builds, 2);
+    check_gradients(f, has_param, &both, 5.0, 3.0);
+    check_said(f, "[grad] gradient of x: not wanted -> wanted   (the options of the call)");
+    check_gradients(f, has_param, &only_x, none, 3.0);
+    check_said(f, "[grad] gradient of w: wanted -> not wanted   (the options of the call)");
+    check_said(f, "advice: gradient of w changed wanted -> not wanted: each has plans of its own");
+    check_gradients(f, has_param, &both, 5.0, 3.0);
+    ck_assert_uint_eq(counters(f).builds, 4);
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
 /* ---- a host read ---- */
 
 static int line_of_read;
@@ -166,7 +255,7 @@ START_TEST(fc088)
 {
     atoll_compile_options o = {.is_eager = _i % 2, .fullgraph = _i >= 2};
     atoll_compiled *f = open_with(scaled_by_read, &o);
-    float three[1] = {3.0f}, v[2] = {1.0f, 2.0f}, want[2] = {3.0f, 6.0f};
+    float three[1] = {3.0f}, v[2] = {1.0f, 2.0f}, want[2] = {3.0f, 6.0f}, next[2] = {0.1f, 0.2f};
     atoll_view in[2] = {atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), three),
                         atoll_view_of("v", ATOLL_F32, ATOLL_DIMS(2), v)};
     char where[300];
@@ -182,7 +271,56 @@ START_TEST(fc088)
         snprintf(where, sizeof where, "%s:%d", __FILE__, line_of_read);
         check_said(f, where);
         check_said(f, "read it after the call");
+        check_said(f, "reads %3 (neg) on the host: -3 (f32)");
+        three[0] = 0.1f;
+        check_call(f, in, 2, NULL, next, 2);
+        check_said(f, "segment 0 ends, 2 times: atoll_item reads %3 (neg) on the host: -3 -> -0.1 "
+                      "(f32)");
+        check_saved(f, "\"value\": \"-0.1\"", "f32 -3 &rarr; -0.1");
+        check_saved(f, "\"dtype\": \"f32\"", "host read");
     }
+    atoll_compiled_destroy(f);
+}
+END_TEST
+
+/* A way for each sign. */
+static void by_sign(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
+{
+    (void)n;
+    (void)context;
+    atoll_value moved = atoll_name(atoll_neg(a[0]), "moved");
+    double s = atoll_item(moved);
+    atoll_output(t, "y", s > 0.0 ? atoll_neg(a[0]) : s < 0.0 ? atoll_abs(a[0]) : atoll_exp(a[0]));
+}
+
+static uint32_t count_said(const atoll_compiled *f, const char *what)
+{
+    char *text = atoll_ledger_text(atoll_compiled_ledger(f));
+    uint32_t n = 0;
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++) {
+        n++;
+    }
+    free(text);
+    return n;
+}
+
+/* Each way is one explanation; the break is told with the first that it led to, and only there. */
+START_TEST(fc088_reads_that_choose)
+{
+    atoll_compile_options o = {.is_eager = 1};
+    atoll_compiled *f = open_with(by_sign, &o);
+    static const float values[] = {2.0f, -3.0f, 0.0f, 5.0f}, want[] = {2.0f, 3.0f, 1.0f, 5.0f};
+    for (int k = 0; k < 4; k++) {
+        float one[1] = {values[k]};
+        atoll_view x = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(1), one);
+        check_call(f, &x, 1, NULL, &want[k], 1);
+        ck_assert_uint_eq(count_said(f, "graph break ("), 1);
+        ck_assert_uint_eq(count_said(f, "\ngraph break ("), k == 0 ? 1 : 0); /* apart, or within */
+        ck_assert_uint_eq(count_said(f, "advice: "), k == 0 ? 1 : k < 3 ? (uint32_t)k : 2);
+    }
+    check_said(f, "[read] %moved, read on the host: -2 -> 3   (atoll_item at ");
+    check_said(f, "[read] %moved, read on the host: 3 -> -0   (atoll_item at ");
+    check_said(f, "segment 0 ends, 4 times: atoll_item reads %moved on the host: -2 -> -5 (f32)");
     atoll_compiled_destroy(f);
 }
 END_TEST
@@ -193,7 +331,9 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, fc081, 0, 4);
     tcase_add_loop_test(tc, fc082, 0, 2);
     tcase_add_loop_test(tc, fc084, 0, 2);
+    tcase_add_loop_test(tc, fc085, 0, 4);
     tcase_add_loop_test(tc, fc088, 0, 4);
+    tcase_add_test(tc, fc088_reads_that_choose);
     tcase_add_loop_test(tc, fc089, 0, 4);
 }
 

@@ -373,16 +373,16 @@ START_TEST(i64_is_exact)
 }
 END_TEST
 
+static void add_tests(TCase *tc)
+{
+    tcase_add_loop_test(tc, elementwise_is_its_meaning, 1, N_OPS);
+    tcase_add_loop_test(tc, cast_rounds_once, 1, N_DTYPES);
+    tcase_add_test(tc, saturating_cast_stays_finite);
+    tcase_add_test(tc, weak_numbers_keep_precision);
+    tcase_add_test(tc, i64_is_exact);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("eager elementwise");
-    TCase *t = tcase_create("elementwise");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, elementwise_is_its_meaning, 1, N_OPS);
-    tcase_add_loop_test(t, cast_rounds_once, 1, N_DTYPES);
-    tcase_add_test(t, saturating_cast_stays_finite);
-    tcase_add_test(t, weak_numbers_keep_precision);
-    tcase_add_test(t, i64_is_exact);
-    suite_add_tcase(suite, t);
-    return run_suite(suite);
+    return run_suite("eager elementwise", add_tests);
 }

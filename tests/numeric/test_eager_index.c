@@ -332,19 +332,19 @@ START_TEST(contractions_convert_operands)
 }
 END_TEST
 
+static void add_tests(TCase *tc)
+{
+    tcase_add_loop_test(tc, views_move_elements, 1, N_DTYPES);
+    tcase_add_loop_test(tc, expand_repeats, 1, N_DTYPES);
+    tcase_add_loop_test(tc, concat_and_pad, 1, N_DTYPES);
+    tcase_add_loop_test(tc, take_and_gather, 1, N_DTYPES);
+    tcase_add_loop_test(tc, adds_are_in_order, 1, N_DTYPES);
+    tcase_add_test(tc, random_is_a_function_of_the_index);
+    tcase_add_loop_test(tc, computed_leaves, 1, N_DTYPES);
+    tcase_add_test(tc, contractions_convert_operands);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("eager views, index, random");
-    TCase *t = tcase_create("index");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, views_move_elements, 1, N_DTYPES);
-    tcase_add_loop_test(t, expand_repeats, 1, N_DTYPES);
-    tcase_add_loop_test(t, concat_and_pad, 1, N_DTYPES);
-    tcase_add_loop_test(t, take_and_gather, 1, N_DTYPES);
-    tcase_add_loop_test(t, adds_are_in_order, 1, N_DTYPES);
-    tcase_add_test(t, random_is_a_function_of_the_index);
-    tcase_add_loop_test(t, computed_leaves, 1, N_DTYPES);
-    tcase_add_test(t, contractions_convert_operands);
-    suite_add_tcase(suite, t);
-    return run_suite(suite);
+    return run_suite("eager views, index, random", add_tests);
 }

@@ -292,17 +292,17 @@ START_TEST(arg_reductions_find_the_first)
 }
 END_TEST
 
+static void add_tests(TCase *tc)
+{
+    tcase_add_loop_test(tc, reductions_have_the_canonical_order, 1, N_DTYPES);
+    tcase_add_test(tc, two_million_elements_recur_twice);
+    tcase_add_test(tc, threads_do_not_change_bits);
+    tcase_add_test(tc, all_axes_and_leading_groups);
+    tcase_add_test(tc, nan_is_the_extreme);
+    tcase_add_loop_test(tc, arg_reductions_find_the_first, 1, N_DTYPES);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("eager reductions");
-    TCase *t = tcase_create("reductions");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, reductions_have_the_canonical_order, 1, N_DTYPES);
-    tcase_add_test(t, two_million_elements_recur_twice);
-    tcase_add_test(t, threads_do_not_change_bits);
-    tcase_add_test(t, all_axes_and_leading_groups);
-    tcase_add_test(t, nan_is_the_extreme);
-    tcase_add_loop_test(t, arg_reductions_find_the_first, 1, N_DTYPES);
-    suite_add_tcase(suite, t);
-    return run_suite(suite);
+    return run_suite("eager reductions", add_tests);
 }

@@ -1,8 +1,8 @@
 /* eager_run on a whole training step of a small MLP, written as primitives, against the same step
  * in double; and what the runner promises about outputs, updates, probes and errors. */
 #include "runtime/eager.h"
+#include "tests/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,18 +207,15 @@ START_TEST(composites_are_refused)
 }
 END_TEST
 
+static void add_tests(TCase *tc)
+{
+    tcase_add_test(tc, mlp_step_matches_double);
+    tcase_add_test(tc, updates_are_simultaneous);
+    tcase_add_test(tc, wrong_leaf_is_an_error);
+    tcase_add_test(tc, composites_are_refused);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("eager_run");
-    TCase *t = tcase_create("run");
-    tcase_add_test(t, mlp_step_matches_double);
-    tcase_add_test(t, updates_are_simultaneous);
-    tcase_add_test(t, wrong_leaf_is_an_error);
-    tcase_add_test(t, composites_are_refused);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-    srunner_free(runner);
-    return failed == 0 && ran > 0 ? 0 : 1;
+    return run_suite("eager_run", add_tests);
 }

@@ -196,17 +196,17 @@ START_TEST(casts_and_quantize)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tc)
 {
-    fill_formats();
-    Suite *suite = suite_create("fp8_convert");
-    TCase *tc = tcase_create("fp8_convert");
-    tcase_set_timeout(tc, 300);
-    suite_add_tcase(suite, tc);
     tcase_add_loop_test(tc, all_f16_and_bf16, 0, (int)ARRAY_LEN(formats));
     tcase_add_loop_test(tc, ten_million_f32, 0, (int)ARRAY_LEN(formats));
     tcase_add_loop_test(tc, around_every_tie, 0, (int)ARRAY_LEN(formats));
     tcase_add_loop_test(tc, published_thresholds, 0, (int)ARRAY_LEN(thresholds));
     tcase_add_loop_test(tc, casts_and_quantize, 0, 4);
-    return run_suite(suite);
+}
+
+int main(void)
+{
+    fill_formats();
+    return run_suite("fp8_convert", add_tests);
 }

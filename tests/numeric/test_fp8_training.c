@@ -77,7 +77,9 @@ static void fill(TCase *tc)
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
     tcase_set_timeout(tc, 1200);
     tcase_add_loop_test(tc, fused_is_eager, 0, 2 * (int)ARRAY_LEN(fp8_policies));
-    tcase_add_loop_test(tc, loss_stays_near_bf16, 0, (int)ARRAY_LEN(models));
+    if (!is_sanitized()) { /* thousands of steps for a figure: no new code runs in them */
+        tcase_add_loop_test(tc, loss_stays_near_bf16, 0, (int)ARRAY_LEN(models));
+    }
 }
 
 int main(void)

@@ -1,19 +1,20 @@
-/* Many threads, one compiled function: every result is right, each key is built once, states count
- * every call. test_compiled_threads --calls 10000 makes so many calls a thread. */
-#include "tests/small_training.h"
+/* Many threads, one compiled function: every result is right, each key is built exactly once,
+ * states count every call. test_compiled_threads --calls N makes so many calls a thread. */
+#include "tests/small_compiled.h"
 
 #include <pthread.h>
 
-#include "atoll/compile.h"
+#include "runtime/ledger.h"
 
-enum { THREADS = 8, COLUMNS = 4, MOST = 16 };
-static uint64_t n_calls = 1000;
+enum { THREADS = 8, COLUMNS = 4, FIRST = 2, SIZES = 16, MOST = FIRST + SIZES, POLICIES = 3 };
+static uint64_t n_calls = 10000;
 
 struct worker {
     pthread_t thread;
     atoll_compiled *f;
     uint64_t seed, n_wrong, n_failed;
-    char text[1000]; /* of the first failure */
+    uint32_t n_policies; /* that its calls choose among */
+    char text[1000];     /* of the first failure */
 };
 
 static void row_sums(atoll_trace *t, const atoll_value *a, uint32_t n, void *context)
@@ -35,16 +36,19 @@ static void counting(atoll_trace *t, const atoll_value *a, uint32_t n, void *con
 
 static void work(struct worker *w, bool has_state)
 {
+    static const char *const policies[POLICIES] = {"fp32", "bf16", "fp16"};
     float x[MOST * COLUMNS];
     atoll_results *r = atoll_results_create();
     for (uint64_t k = 0; k < n_calls; k++) {
         atoll_error error = {0};
-        int64_t rows = 1 + (int64_t)((w->seed + k * 7) % MOST);
+        int64_t rows = FIRST + (int64_t)((w->seed + k * 7) % SIZES);
+        const atoll_call_options o = {.policy = policies[(w->seed + k / SIZES) % POLICIES]};
         for (int64_t i = 0; i < rows * COLUMNS; i++) {
             x[i] = has_state ? 1.0f : (float)(i + (int64_t)w->seed);
         }
         atoll_view v = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(rows, COLUMNS), x), y;
-        if (atoll_call(w->f, &v, 1, NULL, r, &error) != ATOLL_OK) {
+        if (atoll_call_with(w->f, w->n_policies > 1 ? &o : NULL, &v, 1, NULL, r, &error) !=
+            ATOLL_OK) {
             if (w->n_failed++ == 0) {
                 memcpy(w->text, error.text, sizeof w->text);
             }
@@ -72,12 +76,12 @@ static void *with_state(void *context)
     return NULL;
 }
 
-static atoll_counters run_all(atoll_compiled *f, void *(*run)(void *))
+static atoll_counters run_all(atoll_compiled *f, uint32_t n_policies, void *(*run)(void *))
 {
     struct worker workers[THREADS];
     atoll_counters n;
     for (uint64_t i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){.f = f, .seed = i};
+        workers[i] = (struct worker){.f = f, .seed = i, .n_policies = n_policies};
         ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, run, &workers[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -89,30 +93,51 @@ static atoll_counters run_all(atoll_compiled *f, void *(*run)(void *))
     return n;
 }
 
-static atoll_compiled *open_with(atoll_function *fn, const atoll_compile_options *o)
+/* What a build is for: no two are for the same. */
+static void check_keys(const atoll_compiled *f, uint64_t n_keys)
 {
-    atoll_compiled *f = NULL;
-    atoll_error error = {0};
-    ck_assert_msg(atoll_compile(fn, o, &f, &error) == ATOLL_OK, "%s", error.text);
-    return f;
+    const struct atoll_ledger *l = atoll_compiled_ledger(f);
+    ck_assert_uint_eq(counters(f).builds, n_keys);
+    ck_assert_uint_eq(l->n_entries, n_keys);
+    for (uint32_t i = 0; i < l->n_entries; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            const struct ledger_entry *a = &l->entries[i], *b = &l->entries[k];
+            ck_assert_msg(strcmp(a->title, b->title) != 0 || strcmp(a->policy, b->policy) != 0,
+                          "plans %u and %u are both for %s, %s", b->number, a->number, a->title,
+                          a->policy);
+        }
+    }
 }
 
-/* Waiting for who builds, running eagerly meanwhile, frozen, kernels. */
+/* Waiting for who builds, running eagerly meanwhile, frozen, kernels. Sizes from 2 on have two
+ * keys: the first size seen, and any other; kept as numbers each is a key, of each policy. */
+static const struct sharing {
+    atoll_compile_options options;
+    uint32_t n_policies;
+    uint64_t n_keys;
+} sharings[] = {
+    {{.is_eager = 1}, 1, 2},
+    {{.is_eager = 1, .is_eager_while_building = 1}, 1, 2},
+    {{.is_eager = 1, .frozen = 1}, 1, 2},
+    {{.is_eager = 0}, 1, 2},
+    {{.is_eager = 1, .is_static = 1, .limit = 100}, 1, SIZES},
+    {{.is_eager = 1, .is_static = 1, .limit = 100}, POLICIES, SIZES *POLICIES},
+    {{.is_eager = 1, .is_static = 1, .limit = 100, .is_eager_while_building = 1},
+     POLICIES,
+     SIZES *POLICIES},
+    {{.is_static = 1, .limit = 100}, 1, SIZES},
+};
+
 START_TEST(threads_share_one_function)
 {
-    static const atoll_compile_options options[] = {
-        {.is_eager = 1},
-        {.is_eager = 1, .is_eager_while_building = 1},
-        {.is_eager = 1, .frozen = 1},
-        {.is_eager = 0},
-    };
-    atoll_compiled *f = open_with(row_sums, &options[_i]);
-    atoll_counters n = run_all(f, without_state);
+    const struct sharing *s = &sharings[_i];
+    atoll_compiled *f = open_with(row_sums, &s->options);
+    atoll_counters n = run_all(f, s->n_policies, without_state);
     ck_assert_uint_eq(n.calls, THREADS * n_calls);
     ck_assert_uint_eq(n.lookups, n.calls);
-    ck_assert_uint_le(n.builds, 4); /* a first size, 1, another one, any size */
+    check_keys(f, s->n_keys);
     ck_assert_uint_eq(n.hits + n.builds + n.eager, n.calls);
-    ck_assert(options[_i].is_eager_while_building || n.eager == 0);
+    ck_assert(s->options.is_eager_while_building || n.eager == 0);
     atoll_compiled_destroy(f);
 }
 END_TEST
@@ -122,7 +147,7 @@ START_TEST(states_count_every_call)
     atoll_view count;
     const atoll_compile_options o = {.is_eager = 1};
     atoll_compiled *f = open_with(counting, &o);
-    (void)run_all(f, with_state);
+    (void)run_all(f, 1, with_state);
     ck_assert_int_eq(atoll_compiled_state(f, "count", &count, NULL), ATOLL_OK);
     double total;
     memcpy(&total, count.data, sizeof total);
@@ -141,7 +166,7 @@ static void fill(TCase *tc)
 {
     tcase_set_timeout(tc, 1200);
     tcase_add_unchecked_fixture(tc, start, small_clean);
-    tcase_add_loop_test(tc, threads_share_one_function, 0, 4);
+    tcase_add_loop_test(tc, threads_share_one_function, 0, ARRAY_LEN(sharings));
     tcase_add_test(tc, states_count_every_call);
 }
 

@@ -2,8 +2,8 @@
  * makes eager and fused agree: the bits depend on neither alignment nor thread count. */
 #include "runtime/contraction.h"
 #include "runtime/gemm.h"
+#include "tests/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -13,22 +13,32 @@ struct matrix {
     enum dtype t;
     char *data;
     int64_t n;
+    double *exact; /* the same numbers, for the reference */
 };
-
-static double at(const struct matrix *x, int64_t i)
-{
-    return dtype_load(x->t, x->data + (size_t)i * dtype_info[x->t].bytes);
-}
 
 static struct matrix matrix_new(enum dtype t, int64_t n, uint64_t seed)
 {
-    struct matrix x = {t, aligned_alloc(64, ((size_t)n * 8 + 256) / 64 * 64), n};
+    struct matrix x = {t, aligned_alloc(64, ((size_t)n * 8 + 256) / 64 * 64), n,
+                       malloc((size_t)(n + 1) * sizeof(double))};
     for (int64_t i = 0; i < n; i++) {
+        char *element = x.data + (size_t)i * dtype_info[t].bytes;
         seed = seed * 6364136223846793005U + 1442695040888963407U;
-        dtype_store(t, x.data + (size_t)i * dtype_info[t].bytes,
-                    (double)(int64_t)(seed >> 40) / 8388608.0 - 1.0);
+        dtype_store(t, element, (double)(int64_t)(seed >> 40) / 8388608.0 - 1.0);
+        x.exact[i] = dtype_load(t, element);
     }
     return x;
+}
+
+static void matrix_free(struct matrix *x)
+{
+    free(x->data);
+    free(x->exact);
+}
+
+/* What a run left at i. */
+static double result(const struct matrix *x, int64_t i)
+{
+    return dtype_load(x->t, x->data + (size_t)i * dtype_info[x->t].bytes);
 }
 
 static int64_t batches(const struct contraction *c, const int64_t *strides)
@@ -50,11 +60,11 @@ static double exact(const struct contraction *c, const struct matrix *a, const s
         from_b += batch % c->batch[d] * c->batch_stride_b[d];
         batch /= c->batch[d];
     }
-    double sum = c->has_bias ? at(bias, j) : 0.0;
+    double sum = c->has_bias ? bias->exact[j] : 0.0;
     *size = fabs(sum);
     for (int64_t k = 0; k < c->k; k++) {
-        double p = at(a, from_a + (c->transpose_a ? k * c->m + i : i * c->k + k)) *
-                   at(b, from_b + (c->transpose_b ? j * c->k + k : k * c->n + j));
+        double p = a->exact[from_a + (c->transpose_a ? k * c->m + i : i * c->k + k)] *
+                   b->exact[from_b + (c->transpose_b ? j * c->k + k : k * c->n + j)];
         sum += p;
         *size += fabs(p);
     }
@@ -77,14 +87,14 @@ static void check_contraction(const struct contraction *c, struct contraction_ca
         double want = exact(c, &a, &b, &bias, i / (c->m * c->n), i / c->n % c->m, i % c->n, &size);
         double bound = (double)(c->k + 2) * accumulate * size +
                        dtype_info[c->c].epsilon * fabs(want) + dtype_info[c->c].smallest_normal;
-        ck_assert_msg(fabs(at(&out, i) - want) <= bound, "%s (%lld,%lld,%lld): %g, expected %g",
+        ck_assert_msg(fabs(result(&out, i) - want) <= bound, "%s (%lld,%lld,%lld): %g, expected %g",
                       dtype_info[c->ab].name, (long long)c->m, (long long)c->n, (long long)c->k,
-                      at(&out, i), want);
+                      result(&out, i), want);
     }
-    free(a.data);
-    free(b.data);
-    free(bias.data);
-    free(out.data);
+    matrix_free(&a);
+    matrix_free(&b);
+    matrix_free(&bias);
+    matrix_free(&out);
 }
 
 static const enum dtype types[] = {F32, BF16, F16, F8E4M3, F8E5M2, F64};
@@ -186,10 +196,10 @@ START_TEST(bits_depend_on_neither_threads_nor_alignment)
                               (long long)c.n, (long long)c.k, run);
                 contraction_cache_destroy(cache);
             }
-            free(a.data);
-            free(b.data);
-            free(first.data);
-            free(again.data);
+            matrix_free(&a);
+            matrix_free(&b);
+            matrix_free(&first);
+            matrix_free(&again);
         }
     }
     omp_set_num_threads(threads);
@@ -221,13 +231,13 @@ START_TEST(builtin_product_matches_double)
                  (float *)(void *)bias.data, (float *)(void *)out.data);
         for (int64_t i = 0; i < m * n; i++) {
             double size, want = exact(&c, &a, &b, &bias, 0, i / n, i % n, &size);
-            ck_assert_double_eq_tol(at(&out, i), want,
+            ck_assert_double_eq_tol(result(&out, i), want,
                                     (double)(k + 2) * dtype_info[F32].epsilon * size);
         }
-        free(a.data);
-        free(b.data);
-        free(bias.data);
-        free(out.data);
+        matrix_free(&a);
+        matrix_free(&b);
+        matrix_free(&bias);
+        matrix_free(&out);
     }
 }
 END_TEST
@@ -260,21 +270,17 @@ START_TEST(descriptor_of_nodes)
 }
 END_TEST
 
+static void fill(TCase *tc)
+{
+    tcase_add_loop_test(tc, products_match_double, 0, ARRAY_LEN(types));
+    tcase_add_loop_test(tc, batches_broadcast, 0, ARRAY_LEN(types));
+    tcase_add_loop_test(tc, bits_depend_on_neither_threads_nor_alignment, 0, ARRAY_LEN(types));
+    tcase_add_test(tc, cache_forgets_and_recovers);
+    tcase_add_test(tc, builtin_product_matches_double);
+    tcase_add_test(tc, descriptor_of_nodes);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("contraction");
-    TCase *t = tcase_create("contraction");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, products_match_double, 0, ARRAY_LEN(types));
-    tcase_add_loop_test(t, batches_broadcast, 0, ARRAY_LEN(types));
-    tcase_add_loop_test(t, bits_depend_on_neither_threads_nor_alignment, 0, ARRAY_LEN(types));
-    tcase_add_test(t, cache_forgets_and_recovers);
-    tcase_add_test(t, builtin_product_matches_double);
-    tcase_add_test(t, descriptor_of_nodes);
-    suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-    srunner_free(runner);
-    return failed == 0 && ran > 0 ? 0 : 1;
+    return run_suite("contraction", fill);
 }

@@ -79,7 +79,10 @@ static ledger *sample(void)
                              .reason = "atoll_item reads %loss",
                              .advice = "read it later",
                              .file = "t.c",
-                             .line = 12};
+                             .line = 12,
+                             .kind = "host read",
+                             .dtype = "bf16",
+                             .value = "0.25"};
     ck_assert_ptr_nonnull(l);
     for (int i = 0; i < 4; i++) {
         ledger_count_call(l);
@@ -93,6 +96,7 @@ static ledger *sample(void)
     hit(l, 4, 1, 2);
     ck_assert_int_eq(ledger_add_break(l, &b, NULL), ATOLL_OK);
     b.call = 2;
+    b.value = "nan";
     ck_assert_int_eq(ledger_add_break(l, &b, NULL), ATOLL_OK);
     ledger_evict(l, 3);
     return l;
@@ -120,6 +124,8 @@ START_TEST(counts_and_joins)
     ck_assert_uint_eq(l->n_breaks, 1);
     ck_assert_uint_eq(l->breaks[0].count, 2);
     ck_assert_uint_eq(l->breaks[0].last_call, 2);
+    ck_assert_str_eq(l->breaks[0].first_value, "0.25");
+    ck_assert_str_eq(l->breaks[0].value, "nan");
     ledger_destroy(l);
 }
 END_TEST
@@ -170,13 +176,12 @@ START_TEST(text_says)
         "call 1, x f32[5,4]: built plan 1 in 500 ms for x f32[n,4]; n >= 2; 3 kernels compiled, 0 "
         "loaded from disk\n",
         "call 2, x f32[5,4]: built plan 3 in 500 ms",
-        "    plan 1 does not hold:\n        dim 0 of x: 64 -> 5   (argument x at t.c:3)\n",
+        "    plan 1 does not hold:\n        [dim] dim 0 of x: 64 -> 5   (argument x at t.c:3)\n",
         "    kernel cache: no kernels yet\n",
         "calls 3 to 4 (2 lookups), x f32[4]: hit: plan 1 runs each time\n",
         "calls 3 to 4 (2 lookups), segment 1, x f32[4]: hit: plan 2 runs each time\n",
-        "graph break at t.c:12, segment 0 ends, 2 times: atoll_item reads %loss\n    advice: read "
-        "it "
-        "later\n",
+        "graph break (host read) at t.c:12, segment 0 ends, 2 times: atoll_item reads %loss: 0.25 "
+        "-> nan (bf16)\n    advice: read it later\n",
         "4 calls: 4 hits, 3 plans built (1 recompile) in 1500 ms, 0 eager, 0 refused, 1 evicted, 2 "
         "graph breaks; kernels: 9 compiled, 0 loaded from disk\n",
     };
@@ -204,6 +209,8 @@ START_TEST(page_is_safe)
     }
     static const char *const some[] = {"<meta name=\"viewport\"",
                                        "t.c:12",
+                                       "host read",
+                                       "bf16 0.25 &rarr; nan",
                                        "k0_gelu",
                                        "4096 bytes",
                                        "a linear is a library call",
@@ -218,6 +225,12 @@ START_TEST(page_is_safe)
 }
 END_TEST
 
+#define BREAK(value)                                                                               \
+    "{\"format\": 1, \"name\": \"a\", \"events\": [], \"breaks\": [{\"call\": 1, \"last_call\": "  \
+    "1, "                                                                                          \
+    "\"count\": 1, \"segment\": 0, \"reason\": \"r\", \"advice\": \"\", \"file\": \"\", "          \
+    "\"line\": 0, "                                                                                \
+    "\"value\": " value "}]}"
 static const struct bad {
     const char *text, *says;
     status code;
@@ -236,6 +249,10 @@ static const struct bad {
      "1, "
      "\"count\": 1, \"segment\": 4294967296}]}",
      "breaks[0].segment: found 4294967296", ATOLL_FORMAT},
+    {BREAK("\"4\""), "entries: found nothing", ATOLL_FORMAT}, /* the break itself is accepted */
+    {BREAK("4"), "breaks[0].value: found a whole number, expected a text", ATOLL_FORMAT},
+    {BREAK("\"0123456789012345678901234567890123456789\""),
+     "breaks[0].value: found a longer text, expected a text of less than 40 bytes", ATOLL_FORMAT},
     {"{\"format\": 1, \"name\": \"a\\u0000b\"}", "no JSON", ATOLL_FORMAT},
     {"{\"format\": 1, \"format\": 1}", "no JSON", ATOLL_FORMAT},
 };
