@@ -3,33 +3,9 @@
  * node into the group of an operand, or of a sibling that reads the same value, where the domains
  * agree and no path leaves the group and comes back. Views fold into loads. Invariant: the groups,
  * taken as nodes, form no cycle. */
-#include "fuse.h"
+#include "fuse_internal.h"
 
-struct work {
-    const struct graph *g;
-    struct arena arena;
-    struct group *groups;
-    struct group_list {
-        value members[MAX_GROUP_MEMBERS];
-        uint32_t n;
-    } * *lists;
-    uint32_t n_groups, capacity;
-    uint32_t *group_of; /* by node: index + 1; 0 none */
-    bool *is_row_level; /* by node: one value a row of its ROW group */
-    bool *need_dense;   /* by node: somebody outside kernels reads it */
-    bool *is_alias;     /* by node: a reshape that shares its operand's memory */
-    const bool *waits;  /* by node: no kernel takes it but its readers' */
-    uint32_t *mark, mark_now;
-    value *stack;
-    struct notes *notes;
-};
-
-static const struct node *node_at(const struct work *w, value v)
-{
-    return graph_node(w->g, v);
-}
-
-static bool is_folded_view(const struct work *w, value v)
+static bool is_folded_view(const struct fusion *w, value v)
 {
     return op_info[node_at(w, v)->op].kind == VIEW && w->group_of[v.id] == 0 && !w->is_alias[v.id];
 }
@@ -43,7 +19,7 @@ static bool is_kernel_op(const struct node *n)
            (k == REDUCTION && n->op != OP_argmax && n->op != OP_argmin);
 }
 
-static void find_dense(struct work *w)
+static void find_dense(struct fusion *w)
 {
     const struct graph *g = w->g;
     for (uint32_t i = 0; i < g->n_outputs; i++) {
@@ -69,7 +45,7 @@ static void find_dense(struct work *w)
 
 /* Does anything reachable upwards from `from` lie in group a or b (indices + 1), passing through
  * whole groups? */
-static bool depends(struct work *w, value from, uint32_t a, uint32_t b)
+static bool depends(struct fusion *w, value from, uint32_t a, uint32_t b)
 {
     uint32_t depth = 0;
     w->mark_now++;
@@ -99,18 +75,9 @@ static bool depends(struct work *w, value from, uint32_t a, uint32_t b)
 
 /* ---- joining ---- */
 
-static struct shape row_shape(const struct group *g)
-{
-    struct shape s = g->domain;
-    for (uint32_t i = 0; i < g->n_axes; i++) {
-        s.dims[g->first_axis + i] = dim_of(1);
-    }
-    return s;
-}
-
 /* The member of group `in` that operand o denotes: itself, or what an expand to the domain spreads
  * over the row; else 0. */
-static value direct(const struct work *w, uint32_t in, value o)
+static value direct(const struct fusion *w, uint32_t in, value o)
 {
     if (w->group_of[o.id] == in) {
         return o;
@@ -126,7 +93,7 @@ static value direct(const struct work *w, uint32_t in, value o)
     return (value){0};
 }
 
-static uint32_t reduced_axes(const struct work *w, const struct node *n, uint32_t *first)
+static uint32_t reduced_axes(const struct fusion *w, const struct node *n, uint32_t *first)
 {
     const struct node *a = node_at(w, n->operands[0]);
     uint32_t mask = node_axes(n, a->shape.rank), count = 0;
@@ -140,7 +107,7 @@ static uint32_t reduced_axes(const struct work *w, const struct node *n, uint32_
     return count;
 }
 
-static bool is_trailing(const struct work *w, const struct node *n)
+static bool is_trailing(const struct fusion *w, const struct node *n)
 {
     uint32_t first, count = reduced_axes(w, n, &first);
     return first + count == node_at(w, n->operands[0])->shape.rank;
@@ -148,7 +115,7 @@ static bool is_trailing(const struct work *w, const struct node *n)
 
 /* Shape and reduction rules of a node in a ROW group; sets *is_row when it would be one value a
  * row. */
-static bool fits(const struct work *w, const struct node *n, uint32_t in, bool *is_row)
+static bool fits(const struct fusion *w, const struct node *n, uint32_t in, bool *is_row)
 {
     const struct group *g = &w->groups[in - 1];
     if (g->kind != GROUP_ROW || w->lists[in - 1]->n + 1 >= MAX_GROUP_MEMBERS) {
@@ -179,7 +146,7 @@ static bool fits(const struct work *w, const struct node *n, uint32_t in, bool *
     return (at_domain || at_rows) && !(*is_row && has_full && !at_domain);
 }
 
-static bool can_add(struct work *w, value v, uint32_t in, bool *is_row)
+static bool can_add(struct fusion *w, value v, uint32_t in, bool *is_row)
 {
     const struct node *n = node_at(w, v);
     if (!fits(w, n, in, is_row)) {
@@ -193,7 +160,7 @@ static bool can_add(struct work *w, value v, uint32_t in, bool *is_row)
     return true;
 }
 
-static void add_member(struct work *w, uint32_t in, value v, bool is_row)
+static void add_member(struct fusion *w, uint32_t in, value v, bool is_row)
 {
     struct group *g = &w->groups[in - 1];
     const struct node *n = node_at(w, v);
@@ -205,7 +172,7 @@ static void add_member(struct work *w, uint32_t in, value v, bool is_row)
     }
 }
 
-static uint32_t new_group(struct work *w, enum group_kind kind, const struct shape *domain)
+static uint32_t new_group(struct fusion *w, enum group_kind kind, const struct shape *domain)
 {
     w->groups = arena_grow(&w->arena, w->groups, w->n_groups, &w->capacity, sizeof *w->groups);
     w->groups[w->n_groups] = (struct group){.kind = kind, .domain = *domain};
@@ -214,14 +181,14 @@ static uint32_t new_group(struct work *w, enum group_kind kind, const struct sha
 }
 
 /* An expand of one value a row to the whole row: inside a kernel, the value itself. */
-static bool spreads_row(const struct work *w, const struct node *n, const struct shape *domain)
+static bool spreads_row(const struct fusion *w, const struct node *n, const struct shape *domain)
 {
     return n->op == OP_expand && w->is_row_level[n->operands[0].id] &&
            shape_equal(&n->shape, domain);
 }
 
 /* Two ROW groups over one domain become one when no path runs between them outside. */
-static bool try_merge(struct work *w, uint32_t a, uint32_t b)
+static bool try_merge(struct fusion *w, uint32_t a, uint32_t b)
 {
     struct group *ga = &w->groups[a - 1], *gb = &w->groups[b - 1];
     struct group_list *la = w->lists[a - 1], *lb = w->lists[b - 1];
@@ -267,7 +234,7 @@ static bool try_merge(struct work *w, uint32_t a, uint32_t b)
 /* ---- the walk ---- */
 
 /* A reduction, or what one reads. */
-static bool is_reduced(const struct work *w, value v)
+static bool is_reduced(const struct fusion *w, value v)
 {
     bool is = op_info[node_at(w, v)->op].kind == REDUCTION;
     for (uint32_t i = v.id + 1; i < w->g->n_nodes && !is; i++) {
@@ -279,7 +246,7 @@ static bool is_reduced(const struct work *w, value v)
 
 /* Groups that read a value which n reads too, over n's domain. Single numbers (schedules, scaler,
  * counters) gather without one: a launch costs more than they do. */
-static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
+static uint32_t sibling(struct fusion *w, value v, uint32_t before, bool *is_row)
 {
     const struct node *n = node_at(w, v);
     for (uint32_t in = before; in > 0 && before - in < 24; in--) {
@@ -312,7 +279,7 @@ static uint32_t sibling(struct work *w, value v, uint32_t before, bool *is_row)
     return 0;
 }
 
-static uint32_t place(struct work *w, value v, bool *is_row)
+static uint32_t place(struct fusion *w, value v, bool *is_row)
 {
     const struct node *n = node_at(w, v);
     uint32_t home = 0;
@@ -342,7 +309,7 @@ static uint32_t place(struct work *w, value v, bool *is_row)
     return w->waits[v.id] ? 0 : sibling(w, v, w->n_groups, is_row);
 }
 
-static void walk(struct work *w, bool is_off)
+static void walk(struct fusion *w, bool is_off)
 {
     for (uint32_t i = 1; i < w->g->n_nodes; i++) {
         value v = {i};
@@ -374,121 +341,9 @@ static void walk(struct work *w, bool is_off)
     }
 }
 
-/* ---- column prologues ---- */
-
-static bool used_only_by(const struct work *w, uint32_t e, uint32_t c)
-{
-    for (uint32_t i = 1; i < w->g->n_nodes; i++) {
-        const struct node *n = &w->g->nodes[i];
-        for (uint32_t k = 0; k < n->n_operands; k++) {
-            uint32_t in = w->group_of[n->operands[k].id];
-            if (in == e && w->group_of[i] != e && w->group_of[i] != c) {
-                return false;
-            }
-        }
-    }
-    for (uint32_t m = 0; m < w->lists[e - 1]->n; m++) {
-        if (w->need_dense[w->lists[e - 1]->members[m].id]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A chain that only feeds one column reduction is computed inside it. */
-static void absorb_prologues(struct work *w)
-{
-    for (uint32_t c = 1; c <= w->n_groups; c++) {
-        struct group *g = &w->groups[c - 1];
-        struct group_list *list = w->lists[c - 1];
-        if (g->kind != GROUP_COLUMN || list->n == 0) {
-            continue;
-        }
-        uint32_t e = w->group_of[node_at(w, list->members[0])->operands[0].id];
-        if (e == 0 || w->groups[e - 1].kind != GROUP_ROW || w->groups[e - 1].n_axes != 0 ||
-            !shape_equal(&w->groups[e - 1].domain, &g->domain) || !used_only_by(w, e, c) ||
-            w->lists[e - 1]->n + list->n >= MAX_GROUP_MEMBERS) {
-            continue;
-        }
-        struct group_list *from = w->lists[e - 1];
-        for (uint32_t m = 0; m < list->n; m++) {
-            from->members[from->n++] = list->members[m];
-        }
-        for (uint32_t m = 0; m < from->n; m++) {
-            w->group_of[from->members[m].id] = c;
-        }
-        *list = *from;
-        from->n = 0;
-    }
-}
-
-/* ---- chains of one value a row ---- */
-
-/* The row reduction that alone uses v, a value of one element a row; 0: none. No path can come
- * back: v's own group stands before it already. */
-static uint32_t only_row_user(const struct work *w, value v)
-{
-    const struct node *n = node_at(w, v);
-    uint32_t home = 0;
-    for (uint32_t i = v.id + 1; i < w->g->n_nodes; i++) {
-        const struct node *user = &w->g->nodes[i];
-        for (uint32_t k = 0; k < user->n_operands; k++) {
-            if (user->operands[k].id != v.id) {
-                continue;
-            }
-            uint32_t in = w->group_of[i];
-            if (in == 0 || (home != 0 && in != home) || op_info[user->op].kind == VIEW) {
-                return 0;
-            }
-            home = in;
-        }
-    }
-    if (home == 0 || home == w->group_of[v.id] || w->groups[home - 1].kind != GROUP_ROW ||
-        w->groups[home - 1].n_axes == 0 || w->lists[home - 1]->n + 1 >= MAX_GROUP_MEMBERS) {
-        return 0;
-    }
-    struct shape rows = row_shape(&w->groups[home - 1]);
-    return shape_equal(&n->shape, &rows) ? home : 0;
-}
-
-static void move_member(struct work *w, value v, uint32_t to)
-{
-    struct group_list *from = w->lists[w->group_of[v.id] - 1], *list = w->lists[to - 1];
-    uint32_t kept = 0, at = list->n++;
-    for (uint32_t m = 0; m < from->n; m++) {
-        if (from->members[m].id != v.id) {
-            from->members[kept++] = from->members[m];
-        }
-    }
-    from->n = kept;
-    for (; at > 0 && list->members[at - 1].id > v.id; at--) {
-        list->members[at] = list->members[at - 1];
-    }
-    list->members[at] = v;
-    w->group_of[v.id] = to;
-    w->is_row_level[v.id] = true;
-}
-
-/* What only one row reduction reads is computed there, users first: a loss's check of its targets,
- * say. */
-static void absorb_row_values(struct work *w)
-{
-    for (uint32_t i = w->g->n_nodes - 1; i > 0; i--) {
-        uint32_t from = w->group_of[i];
-        if (from == 0 || w->groups[from - 1].kind != GROUP_ROW || w->need_dense[i] ||
-            op_info[w->g->nodes[i].op].kind != ELEMENTWISE || w->is_row_level[i]) {
-            continue;
-        }
-        uint32_t to = only_row_user(w, (value){i});
-        if (to != 0) {
-            move_member(w, (value){i}, to);
-        }
-    }
-}
-
 /* ---- result ---- */
 
-static void mark_stored(const struct work *w, struct partition *p)
+static void mark_stored(const struct fusion *w, struct partition *p)
 {
     for (uint32_t i = 1; i < w->g->n_nodes; i++) {
         const struct node *n = &w->g->nodes[i];
@@ -508,7 +363,7 @@ static void mark_stored(const struct work *w, struct partition *p)
 }
 
 /* A folded expand that every user reads directly does not force its operand into memory. */
-static void unmark_direct(const struct work *w, struct partition *p)
+static void unmark_direct(const struct fusion *w, struct partition *p)
 {
     for (uint32_t r = 1; r < w->g->n_nodes; r++) {
         if (!p->is_stored[r] || w->group_of[r] == 0 || w->need_dense[r]) {
@@ -536,9 +391,9 @@ static void unmark_direct(const struct work *w, struct partition *p)
     }
 }
 
-static void emit_group(struct work *w, struct partition *p, uint32_t in, uint32_t *place_of);
+static void emit_group(struct fusion *w, struct partition *p, uint32_t in, uint32_t *place_of);
 
-static void emit_needs(struct work *w, struct partition *p, value v, uint32_t *place_of)
+static void emit_needs(struct fusion *w, struct partition *p, value v, uint32_t *place_of)
 {
     uint32_t in = w->group_of[v.id];
     if (in != 0) {
@@ -553,7 +408,7 @@ static void emit_needs(struct work *w, struct partition *p, value v, uint32_t *p
 
 /* Depth-first: what a group reads stands before it. place_of: 0 new, UINT32_MAX under way, else
  * index + 1. */
-static void emit_group(struct work *w, struct partition *p, uint32_t in, uint32_t *place_of)
+static void emit_group(struct fusion *w, struct partition *p, uint32_t in, uint32_t *place_of)
 {
     if (place_of[in - 1] != 0) {
         return;
@@ -581,7 +436,7 @@ static void emit_group(struct work *w, struct partition *p, uint32_t in, uint32_
 status fuse(const struct graph *g, const struct fuse_options *o, struct partition *out,
             struct notes *notes, struct error *e)
 {
-    struct work w = {.g = g, .notes = notes, .arena = SCRATCH_ARENA};
+    struct fusion w = {.g = g, .notes = notes, .arena = SCRATCH_ARENA};
     uint32_t n = g->n_nodes;
     w.group_of = ARENA_ARRAY(&w.arena, uint32_t, n);
     w.is_row_level = ARENA_ARRAY(&w.arena, bool, n);
@@ -593,9 +448,9 @@ status fuse(const struct graph *g, const struct fuse_options *o, struct partitio
     w.lists = ARENA_ARRAY(&w.arena, struct group_list *, n);
     find_dense(&w);
     walk(&w, o != NULL && o->is_off);
-    absorb_prologues(&w);
+    fuse_absorb_prologues(&w);
     if (o == NULL || !o->is_off) {
-        absorb_row_values(&w);
+        fuse_absorb_row_values(&w);
     }
     *out = (struct partition){0};
     out->groups = ARENA_ARRAY(&out->arena, struct group, w.n_groups + 1);
