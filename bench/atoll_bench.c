@@ -157,21 +157,27 @@ static void bench_step(const char *name, const char *text, const char *policy, i
     }
 }
 
-/* For a peer that takes turns: a line on stdin runs 100 fused steps of the perceptron and answers
- * with microseconds a step. */
-static int answer_steps(void)
+/* For a peer that takes turns: a line on stdin runs 100 fused steps of a model, digits or mlp, and
+ * answers with microseconds a step. */
+static int answer_steps(const char *model, const char *policy)
 {
     struct error e = {0};
-    struct graph *g = parse(mlp);
+    bool is_digits = strcmp(model, "digits") == 0;
+    if (policy_builtin(policy) == NULL || (!is_digits && strcmp(model, "mlp") != 0)) {
+        fprintf(stderr, "atoll_bench --steps: found %s %s, expected digits or mlp and a policy\n",
+                model, policy);
+        return 2;
+    }
+    struct graph *g = parse(is_digits ? digits : mlp);
     struct train_options train = train_options_default();
     train.max_norm = 1.0;
     train.schedule = (struct schedule){.kind = SCHEDULE_STEP, .step_size = 50, .gamma = 0.5};
-    struct compile_options o = {.policy = policy_builtin("fp32"), .train = &train};
+    struct compile_options o = {.policy = policy_builtin(policy), .train = &train};
     struct runner r = {0};
     if (runner_open(&r, g, &o, 1, &e) != ATOLL_OK) {
-        die("mlp", &e);
+        die(model, &e);
     }
-    bind(&r, 64, 256);
+    bind(&r, 64, is_digits ? 10 : 256);
     char line[8];
     while (fgets(line, sizeof line, stdin) != NULL) {
         printf("%.2f\n", time_steps(&r, 100) * 1e6);
@@ -299,8 +305,8 @@ static void bench_linear(int64_t m, int64_t k, int64_t n)
 int main(int argc, char **argv)
 {
     struct arena a = {0};
-    if (argc == 2 && strcmp(argv[1], "--steps") == 0) {
-        return answer_steps();
+    if (argc == 4 && strcmp(argv[1], "--steps") == 0) {
+        return answer_steps(argv[2], argv[3]);
     }
     printf("{\n  \"threads\": %d, \"compiler\": \"%s\", \"contractions\": \"%s\",\n",
            omp_get_max_threads(), cc_version(NULL, &a), contraction_library());

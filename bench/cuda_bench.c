@@ -88,7 +88,7 @@ static status copy_rate(struct device *d, size_t bytes, int repeats, double *out
     void *zeros = NULL; /* the source has contents */
     TRY(d->backend->allocate_host(d, bytes, &zeros, e));
     memset(zeros, 0, bytes);
-    TRY(d->backend->uploads_begin(d, false, e));
+    TRY(d->backend->uploads_begin(d, e));
     TRY(d->backend->upload(d, a, zeros, bytes, e));
     TRY(d->backend->uploads_end(d, e));
     TRY(d->backend->copy(d, b, a, bytes, e));

@@ -1,7 +1,8 @@
 /* CUDA text of the ops that are a group of their own: indexing, padding, argmax. One thread an
- * element of the result, or one a line where the order of additions is part of the result: adds go
- * in increasing source position, in the compute type, rounded once, as in the eager executor. An
- * index counts from the end when negative; out of range it reads NaN (0) and adds nothing. */
+ * element of the result, or a block a slice of it where the order of additions is part of the
+ * result: adds go in increasing source position, in the compute type, rounded once, as in the eager
+ * executor. An index counts from the end when negative; out of range it reads NaN (0) and adds
+ * nothing. */
 #include "emit_cuda_internal.h"
 
 #include <inttypes.h>
@@ -117,6 +118,13 @@ static void emit_missing(struct single *s)
     emit_bits(s, dtype_is_float(s->n->dtype) ? (double)NAN : 0.0);
 }
 
+/* Declares an index, counted from 0; out of range it stays so. */
+static void emit_position(struct single *s, const char *indent, const char *name, const char *place)
+{
+    text_add(s->t, "%sint64_t %s = p1[%s];\n%s%s = %s < 0 ? %s + length_x : %s;\n", indent, name,
+             place, indent, name, name, name, name);
+}
+
 static void emit_take(struct single *s)
 {
     const struct shape *x = &operand(s, 0)->shape, *indices = &operand(s, 1)->shape;
@@ -126,10 +134,9 @@ static void emit_take(struct single *s)
     emit_product(s->t, indices, 0, indices->rank);
     text_add(s->t, ";\n");
     begin_loop(s);
-    text_add(s->t, "        const int64_t run = u / inner_x, i = u %% inner_x;\n"
-                   "        int64_t at = p1[run %% m];\n"
-                   "        at = at < 0 ? at + length_x : at;\n"
-                   "        y[u] = at < 0 || at >= length_x ? ");
+    text_add(s->t, "        const int64_t run = u / inner_x, i = u %% inner_x;\n");
+    emit_position(s, "        ", "at", "run % m");
+    text_add(s->t, "        y[u] = at < 0 || at >= length_x ? ");
     emit_missing(s);
     text_add(s->t, " : p0[(run / m * length_x + at) * inner_x + i];\n");
     end(s);
@@ -145,8 +152,8 @@ static void emit_gather(struct single *s)
     emit_size(s->t, indices->dims[axis]);
     text_add(s->t, ";\n");
     begin_loop(s);
-    text_add(s->t, "        int64_t at = p1[u];\n        at = at < 0 ? at + length_x : at;\n"
-                   "        y[u] = at < 0 || at >= length_x ? ");
+    emit_position(s, "        ", "at", "u");
+    text_add(s->t, "        y[u] = at < 0 || at >= length_x ? ");
     emit_missing(s);
     text_add(s->t, " : p0[(u / (m * inner_x) * length_x + at) * inner_x + u %% inner_x];\n");
     end(s);
@@ -218,60 +225,106 @@ static void emit_rounded(struct single *s, enum dtype compute, const char *sum)
     }
 }
 
-/* y[to] = what x holds there plus every source whose index is `at`, from position `first` on, in
- * increasing order: m positions, `source` with q as the place of index and addend. */
-static void emit_sum(struct single *s, enum dtype compute, const char *to, const char *first,
-                     const char *index, const char *source)
+/* sum = sum + p2[source] */
+static void emit_add(struct single *s, const char *indent, enum dtype compute, const char *source)
 {
-    text_add(s->t, "        %s sum = ", emit_type(compute));
-    emit_wide(s, operand(s, 0)->dtype, compute, arena_text(s->arena, "p0[%s]", to));
-    text_add(s->t,
-             ";\n        for (int64_t q = %s; q < m; q++) {\n"
-             "            const int64_t other = p1[%s];\n"
-             "            if ((other < 0 ? other + length_x : other) == at) {\n"
-             "                sum = %s",
-             first, index, compute == I64 ? "(int64_t)((uint64_t)sum + (uint64_t)(" : "sum + (");
+    text_add(s->t, "%ssum = %s", indent,
+             compute == I64 ? "(int64_t)((uint64_t)sum + (uint64_t)(" : "sum + (");
     emit_wide(s, operand(s, 2)->dtype, compute, arena_text(s->arena, "p2[%s]", source));
-    text_add(s->t, "%s;\n            }\n        }\n        y[%s] = ", compute == I64 ? "))" : ")",
-             to);
+    text_add(s->t, "%s;\n", compute == I64 ? "))" : ")");
+}
+
+/* What x holds there, and, the sum done, what the result gets. */
+static void emit_base(struct single *s, enum dtype compute, const char *to)
+{
+    emit_wide(s, operand(s, 0)->dtype, compute, arena_text(s->arena, "p0[%s]", to));
+    text_add(s->t, ";\n");
+}
+
+static void emit_result_of(struct single *s, enum dtype compute, const char *to)
+{
+    text_add(s->t, "y[%s] = ", to);
     emit_rounded(s, compute, "sum");
     text_add(s->t, ";\n");
 }
 
-/* A slice of the result per index value that occurs, owned by the first position that has it: it
- * alone adds, walking on through the positions after it. A slice nobody owns is a copy. Threads
- * share a slice by its inner elements. */
+/* Adds are wanted only where some position has the index: the rest is a copy. */
+static void emit_index_base(struct single *s, enum dtype compute)
+{
+    begin(s, "_base", &operand(s, 0)->shape);
+    begin_loop(s);
+    text_add(s->t, "        const %s sum = ", emit_type(compute));
+    emit_base(s, compute, "u");
+    text_add(s->t, "        ");
+    emit_result_of(s, compute, "u");
+    end(s);
+}
+
+/* A block a position (and outer slice). The first position of an index value is its owner and adds
+ * for all of them: threads look at as many positions at once, a bit each says which hold the value,
+ * and those are added in order, each thread to its own inner elements. So every position is
+ * compared with every other once, whatever the size of a slice, and every source is read once. */
+static void emit_index_adds(struct single *s, enum dtype compute)
+{
+    text_add(s->t,
+             "    __shared__ unsigned matches[%d];\n#pragma unroll 1\n"
+             "    for (int64_t u = blockIdx.x; u < count; u += gridDim.x) {\n"
+             "        const int64_t k = u %% m, o = u / m;\n",
+             THREADS / 32);
+    emit_position(s, "        ", "at", "k");
+    text_add(s->t,
+             "        bool is_taken = at < 0 || at >= length_x;\n#pragma unroll 1\n"
+             "        for (int64_t q = threadIdx.x; q < k && !is_taken; q += %d) {\n",
+             THREADS);
+    emit_position(s, "            ", "other", "q");
+    text_add(s->t,
+             "            is_taken = other == at;\n        }\n"
+             "        if (__syncthreads_or(is_taken)) {\n            continue;\n        }\n"
+             "#pragma unroll 1\n"
+             "        for (int64_t i = threadIdx.x; i - threadIdx.x < inner_x; i += %d) {\n"
+             "            const int64_t to = (o * length_x + at) * inner_x + i;\n"
+             "            %s sum = 0;\n            if (i < inner_x) {\n                sum = ",
+             THREADS, emit_type(compute));
+    emit_base(s, compute, "to");
+    text_add(s->t,
+             "            }\n#pragma unroll 1\n"
+             "            for (int64_t first = k; first < m; first += %d) {\n"
+             "                const int64_t mine = first + threadIdx.x;\n"
+             "                bool is_match = false;\n                if (mine < m) {\n",
+             THREADS);
+    emit_position(s, "                    ", "other", "mine");
+    text_add(s->t,
+             "                    is_match = other == at;\n                }\n"
+             "                const unsigned found = __ballot_sync(0xffffffffu, is_match);\n"
+             "                if (threadIdx.x %% 32 == 0) {\n"
+             "                    matches[threadIdx.x / 32] = found;\n                }\n"
+             "                __syncthreads();\n#pragma unroll 1\n"
+             "                for (int w = 0; w < %d && i < inner_x; w++) {\n#pragma unroll 1\n"
+             "                    for (unsigned left = matches[w]; left != 0; left &= left - 1) {\n"
+             "                        const int64_t q = first + w * 32 + __ffs((int)left) - 1;\n",
+             THREADS / 32);
+    emit_add(s, "                        ", compute, "(o * m + q) * inner_x + i");
+    text_add(s->t, "                    }\n                }\n                __syncthreads();\n"
+                   "            }\n            if (i < inner_x) {\n                ");
+    emit_result_of(s, compute, "to");
+    text_add(s->t, "            }\n        }\n");
+}
+
 static void emit_index_add(struct single *s)
 {
     const struct shape *x = &operand(s, 0)->shape, *indices = &operand(s, 1)->shape;
     enum dtype compute = node_compute(s->g, s->n);
-    struct shape sources = operand(s, 2)->shape;
+    struct shape positions = operand(s, 2)->shape; /* without inner dims */
     uint32_t axis = axis_of(s, x->rank);
-    begin(s, "_base", x);
-    begin_loop(s);
-    text_add(s->t, "        const %s sum = ", emit_type(compute));
-    emit_wide(s, operand(s, 0)->dtype, compute, "p0[u]");
-    text_add(s->t, ";\n        y[u] = ");
-    emit_rounded(s, compute, "sum");
-    text_add(s->t, ";\n");
-    end(s);
-    begin(s, "_add", &sources);
+    positions.rank = axis + indices->rank;
+    emit_index_base(s, compute);
+    begin(s, "_add", &positions);
+    s->stages[s->n_stages - 1].per_block = 1;
     emit_split(s, x, axis, "x");
     text_add(s->t, "    const int64_t m = ");
     emit_product(s->t, indices, 0, indices->rank);
     text_add(s->t, ";\n");
-    begin_loop(s);
-    text_add(
-        s->t,
-        "        const int64_t k = u / inner_x %% m, i = u %% inner_x, o = u / (inner_x * m);\n"
-        "        int64_t at = p1[k];\n        at = at < 0 ? at + length_x : at;\n"
-        "        bool is_owner = at >= 0 && at < length_x;\n"
-        "        for (int64_t q = 0; q < k && is_owner; q++) {\n"
-        "            const int64_t other = p1[q];\n"
-        "            is_owner = (other < 0 ? other + length_x : other) != at;\n        }\n"
-        "        if (!is_owner) {\n            continue;\n        }\n"
-        "        const int64_t to = (o * length_x + at) * inner_x + i;\n");
-    emit_sum(s, compute, "to", "k", "q", "(o * m + q) * inner_x + i");
+    emit_index_adds(s, compute);
     end(s);
 }
 
@@ -287,9 +340,18 @@ static void emit_scatter_add(struct single *s)
     emit_size(s->t, indices->dims[axis]);
     text_add(s->t, ";\n");
     begin_loop(s);
-    text_add(s->t, "        const int64_t i = u %% inner_x, at = u / inner_x %% length_x;\n"
-                   "        const int64_t line = u / (inner_x * length_x) * m;\n");
-    emit_sum(s, compute, "u", "0", "(line + q) * inner_x + i", "(line + q) * inner_x + i");
+    text_add(s->t,
+             "        const int64_t i = u %% inner_x, at = u / inner_x %% length_x;\n"
+             "        const int64_t line = u / (inner_x * length_x) * m;\n        %s sum = ",
+             emit_type(compute));
+    emit_base(s, compute, "u");
+    text_add(s->t, "        for (int64_t k = 0; k < m; k++) {\n"
+                   "            const int64_t q = (line + k) * inner_x + i;\n");
+    emit_position(s, "            ", "other", "q");
+    text_add(s->t, "            if (other == at) {\n");
+    emit_add(s, "                ", compute, "q");
+    text_add(s->t, "            }\n        }\n        ");
+    emit_result_of(s, compute, "u");
     end(s);
 }
 

@@ -27,6 +27,7 @@ enum key_part {
     KEY_POLICY,       /* "bf16" */
     KEY_ROUNDING,     /* "strict" */
     KEY_GRAD,         /* "training step adamw", "gradients", "forward" */
+    KEY_RUNS_ON,      /* "cpu", "cuda:0" */
     KEY_ARCHITECTURE, /* "native x86_64 3f2a...", "sm_90a" */
     KEY_COMPILER,     /* path, version, flags */
     KEY_LIBRARIES,    /* "oneDNN 2.6.0" */

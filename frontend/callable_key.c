@@ -56,15 +56,18 @@ void key_of_options(const struct compile_options *o, struct arena *arena, struct
     struct cache_key c;
     uint64_t unfused = (uint64_t)o->is_unfused << 1 | (uint64_t)o->is_eager;
     cache_key_of(&o->cc, NULL, NULL, 0, &c);
+    const char *place = o->device != NULL ? o->device->name : "cpu";
     const char *arch = o->device != NULL ? o->device->arch : c.texts[CACHE_ARCH];
+    const char *compiler =
+        arena_text(arena, "%s, %s", c.texts[CACHE_COMPILER], c.texts[CACHE_FLAGS]);
     *out = (struct key){.hash = hash_u64(unfused, 1), .gradients = o->gradients};
     set_part(out, KEY_POLICY, o->policy != NULL ? o->policy->name : "fp32",
              o->policy != NULL ? policy_hash(o->policy) : 0);
     set_part(out, KEY_ROUNDING, o->is_relaxed ? "relaxed" : "strict", 0);
     set_part(out, KEY_GRAD, grad_text(o, arena), o->train != NULL ? train_hash(o->train) : 0);
+    set_part(out, KEY_RUNS_ON, arena_text(arena, "%.*s", (int)strcspn(place, " "), place), 0);
     set_part(out, KEY_ARCHITECTURE, arena_copy_text(arena, arch), c.hashes[CACHE_ARCH]);
-    set_part(out, KEY_COMPILER,
-             arena_text(arena, "%s, %s", c.texts[CACHE_COMPILER], c.texts[CACHE_FLAGS]), 0);
-    set_part(out, KEY_LIBRARIES, contraction_library(), 0);
+    set_part(out, KEY_COMPILER, o->device != NULL ? "NVRTC" : compiler, 0);
+    set_part(out, KEY_LIBRARIES, o->device != NULL ? "cuBLASLt" : contraction_library(), 0);
     set_part(out, KEY_VERSION, ATOLL_VERSION_TEXT, 0);
 }

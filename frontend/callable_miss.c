@@ -49,8 +49,8 @@ static void add_reason(struct miss *m, const struct entry *en, enum guard_kind k
 /* ---- the key ---- */
 
 static const enum guard_kind key_kinds[N_KEY_PARTS] = {
-    GUARD_POLICY,   GUARD_ROUNDING,  GUARD_GRAD,   GUARD_ARCHITECTURE,
-    GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
+    GUARD_POLICY,       GUARD_ROUNDING, GUARD_GRAD,      GUARD_RUNS_ON,
+    GUARD_ARCHITECTURE, GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
 
 /* Names of `a` that `b` lacks. */
 static void compare_gradients(struct miss *m, const struct entry *en, const char *a, const char *b,

@@ -32,8 +32,8 @@ static void describe_guards(struct ledger_entry *out, const struct entry *en, st
                                                .line = g->source.line};
     }
     static const enum guard_kind kinds[N_KEY_PARTS] = {
-        GUARD_POLICY,   GUARD_ROUNDING,  GUARD_GRAD,   GUARD_ARCHITECTURE,
-        GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
+        GUARD_POLICY,       GUARD_ROUNDING, GUARD_GRAD,      GUARD_RUNS_ON,
+        GUARD_ARCHITECTURE, GUARD_COMPILER, GUARD_LIBRARIES, GUARD_VERSION};
     for (uint32_t i = 0; i < N_KEY_PARTS; i++) {
         out->guards[out->n_guards++] = (struct ledger_guard){.kind = kinds[i],
                                                              .subject = guard_kinds[kinds[i]].name,

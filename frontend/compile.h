@@ -73,6 +73,9 @@ struct compiled {
     void *log_context;
 };
 
+/* The same for o->device alone, once: its kernels and no C; eager there is one kernel an op. arch:
+ * set, and to be kept until the compilation ends. */
+struct compile_options compile_options_there(const struct compile_options *o, const char *arch[1]);
 /* The name of the i-th pass that these options run; NULL behind the last. */
 const char *compile_pass_name(const struct compile_options *o, uint32_t i);
 /* out is zeroed first; compiled_free it in either case. */

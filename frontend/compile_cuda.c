@@ -326,6 +326,18 @@ status compile_cuda(struct compiled *c, const struct compile_options *o, struct 
     return code;
 }
 
+struct compile_options compile_options_there(const struct compile_options *o, const char *arch[1])
+{
+    struct compile_options there = *o;
+    arch[0] = o->device->arch;
+    there.is_eager = false;
+    there.is_unfused = o->is_unfused || o->is_eager;
+    there.skips_c = true;
+    there.cuda_archs = arch;
+    there.n_cuda_archs = 1;
+    return there;
+}
+
 struct device_image *cuda_code_images(const struct cuda_code *code, struct device_code *out)
 {
     uint32_t n = code->n_archs * code->n_units;

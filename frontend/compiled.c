@@ -37,6 +37,7 @@ static status read_options(struct atoll_compiled *f, const atoll_compile_options
     TRY(policy_named(o->policy != NULL ? o->policy : "fp32", &f->forward.options.policy, e));
     f->forward.options.is_relaxed = o->is_relaxed != 0;
     f->forward.options.is_eager = o->is_eager != 0;
+    TRY(compiled_device(f, o->device, &f->forward.options.device, e));
     f->last.options = f->forward.options;
     f->forward.forward = f->last.forward = &f->forward;
     f->train = train_options_default();
@@ -116,6 +117,7 @@ atoll_status atoll_compile(atoll_function *function, const atoll_compile_options
     }
     pthread_mutex_init(&f->lock, NULL);
     pthread_mutex_init(&f->building, NULL);
+    pthread_mutex_init(&f->on_device, NULL);
     pthread_rwlock_init(&f->in_store, NULL);
     if (open_compiled(f, function, options != NULL ? options : &defaults, &e) != ATOLL_OK) {
         atoll_compiled_destroy(f);
@@ -156,6 +158,8 @@ void atoll_compiled_destroy(atoll_compiled *f)
     frozen_free(f);
     ways_free(f);
     store_free(f);
+    compiled_devices_free(f);
+    pthread_mutex_destroy(&f->on_device);
     pthread_rwlock_destroy(&f->in_store);
     pthread_mutex_destroy(&f->building);
     pthread_mutex_destroy(&f->lock);

@@ -4,7 +4,7 @@
  * that breaks brought to the host, segments.
  *     compiled.c calls · compiled_frozen.c without tracing · compiled_break.c breaks
  *     compiled_plan.c builds and runs · compiled_store.c tensors by name, results
- *     compiled_way.c options of one call */
+ *     compiled_way.c options of one call · compiled_device.c devices */
 #ifndef ATOLL_FRONTEND_COMPILED_H
 #define ATOLL_FRONTEND_COMPILED_H
 
@@ -57,8 +57,10 @@ struct atoll_compiled {
     char *name;
     struct context context;
     struct train_options train;
-    struct way forward, last; /* of segments before the last, and of the last */
-    struct way *ways;         /* others, that calls brought */
+    struct way forward, last;  /* of segments before the last, and of the last */
+    struct way *ways;          /* others, that calls brought */
+    struct opened *devices;    /* that options named */
+    pthread_mutex_t on_device; /* of them, and of all that lies on them */
     bool fullgraph, is_frozen;
     void (*warn)(void *context, const char *text);
     void *warn_context;
@@ -127,6 +129,11 @@ status plan_run(struct plan *p, const int64_t *symbols, const void *const *order
 /* Op by op, without a plan. */
 status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, const void *const *ordered,
                         take_output *take, void *context, struct error *e);
+
+/* compiled_device.c: the device of this name ("cpu" or NULL: NULL), opened at first sight. */
+status compiled_device(struct atoll_compiled *f, const char *name, struct device **out,
+                       struct error *e);
+void compiled_devices_free(struct atoll_compiled *f);
 
 /* compiled_way.c: how a call with options runs, made at first sight. Before the function is run;
  * then, for the last segment, with the gradients that are wanted of what was recorded. */

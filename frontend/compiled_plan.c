@@ -1,7 +1,9 @@
 /* Plans of a compiled function: built by the conductor from a segment's graph, run over memory that
  * others own: arguments where they lie, stored tensors where they stay. Each thread that runs a
- * plan has a session (or eager outputs) of its own, kept for the next run. Invariant: a plan that
- * writes what is stored runs alone. */
+ * plan has a session (or eager outputs) of its own, kept for the next run. On a device one run
+ * follows another; a session copies in what it is pointed to, and what the run changed of what is
+ * stored is copied back once all of it is there. Invariant: a plan that writes what is stored runs
+ * alone. */
 #include "compiled.h"
 
 #include <stdio.h>
@@ -29,6 +31,7 @@ struct plan_seat {
 struct plan {
     struct atoll_compiled *f;
     struct compiled compiled;
+    struct device *device;        /* NULL: the CPU */
     bool is_eager, reads, writes; /* what is stored */
     struct bound *bound;
     uint32_t n_bound;
@@ -75,12 +78,56 @@ static status bind_leaves(struct plan *p, const struct trace *t, const int64_t *
 }
 
 static void plan_free(struct plan *p);
+static struct plan_seat *seat_new(const struct plan *p, struct error *e);
+
+static void enter_device(const struct plan *p)
+{
+    if (p->device != NULL) {
+        pthread_mutex_lock(&p->f->on_device);
+    }
+}
+
+static void leave_device(const struct plan *p)
+{
+    if (p->device != NULL) {
+        pthread_mutex_unlock(&p->f->on_device);
+    }
+}
+
+/* For a device, with a first seat: it loads the kernels. Those that the driver refuses are split
+ * into their ops, all compiled once more. */
+static status compile_there(struct plan *p, const struct compile_options *o, const struct graph *g,
+                            struct error *e)
+{
+    struct error first = {0};
+    const char *arch[1];
+    struct compile_options there = compile_options_there(o, arch);
+    p->device = o->device;
+    TRY(compile_graph(g, &there, &p->compiled, e));
+    enter_device(p);
+    p->idle = seat_new(p, &first);
+    status code = first.code;
+    if (code == ATOLL_DEVICE && !there.is_unfused) {
+        there.tries_loading = true;
+        compiled_free(&p->compiled);
+        code = compile_graph(g, &there, &p->compiled, e);
+        p->idle = code == ATOLL_OK ? seat_new(p, e) : NULL;
+        code = p->idle != NULL ? ATOLL_OK : e->code;
+    } else if (code != ATOLL_OK) {
+        fail(e, code, "%s", first.text);
+    }
+    leave_device(p);
+    return code;
+}
 
 /* Compiles; where there is no compiler the plan runs op by op, and that is said once. */
 static status compile_plan(struct plan *p, const struct compile_options *o,
                            const struct build_request *r, struct error *e)
 {
     struct error first = {0};
+    if (o->device != NULL) {
+        return compile_there(p, o, r->graph, e);
+    }
     status code = compile_graph(r->graph, o, &p->compiled, &first);
     if (code == ATOLL_COMPILER && !o->is_eager) {
         struct compile_options eagerly = *o;
@@ -158,7 +205,10 @@ static struct plan_seat *seat_new(const struct plan *p, struct error *e)
         return NULL;
     }
     if (!p->is_eager) {
-        s->session = session_create(&p->compiled.program, e);
+        struct device_code code;
+        struct device_image *images = cuda_code_images(&p->compiled.cuda, &code);
+        s->session = session_create_on(&p->compiled.program, p->device, &code, e);
+        free(images);
     } else {
         s->leaves = calloc(g->n_nodes, sizeof *s->leaves);
         s->outputs = calloc(g->n_outputs + 1, sizeof *s->outputs);
@@ -197,11 +247,13 @@ static void give_seat(struct plan *p, struct plan_seat *s)
 
 static void plan_free(struct plan *p)
 {
+    enter_device(p);
     while (p->idle != NULL) {
         struct plan_seat *s = p->idle;
         p->idle = s->next;
         seat_free(p, s);
     }
+    leave_device(p);
     compiled_free(&p->compiled);
     pthread_mutex_destroy(&p->lock);
     free(p->bound);
@@ -225,6 +277,26 @@ static void *memory_of(const struct bound *b, const void *const *ordered)
     return memory.out;
 }
 
+/* What a run on a device changed of what is stored: copied when all of it has come down. */
+static status bring_back(struct plan *p, struct session *s, struct error *e)
+{
+    const struct graph *g = p->compiled.primitive;
+    for (uint32_t i = 0; i < g->n_updates; i++) {
+        (void)session_leaf(s, g->updates[i].leaf);
+    }
+    TRY(session_outcome(s, e));
+    for (uint32_t i = 0; i < p->n_bound; i++) {
+        const struct stored *to = p->bound[i].stored;
+        for (uint32_t u = 0; to != NULL && u < g->n_updates; u++) {
+            if (g->updates[u].leaf.id == p->bound[i].leaf.id) {
+                const struct tensor *from = session_leaf(s, p->bound[i].leaf);
+                memcpy(to->tensor.data, from->data, tensor_bytes(from));
+            }
+        }
+    }
+    return ATOLL_OK;
+}
+
 static status run_fused(struct plan *p, struct plan_seat *s, const int64_t *symbols,
                         const void *const *ordered, take_output *take, void *context,
                         struct error *e)
@@ -237,9 +309,10 @@ static status run_fused(struct plan *p, struct plan_seat *s, const int64_t *symb
     TRY(session_step(s->session, e));
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         struct tensor t = session_output(s->session, i);
+        TRY(session_outcome(s->session, e));
         TRY(take(context, g->outputs[i].name, i, &t, e));
     }
-    return ATOLL_OK;
+    return p->device != NULL ? bring_back(p, s->session, e) : ATOLL_OK;
 }
 
 static status shape_of(const struct graph *g, value v, const int64_t *symbols, struct tensor *t,
@@ -319,9 +392,11 @@ static status run_body(void *context)
 status plan_run(struct plan *p, const int64_t *symbols, const void *const *ordered,
                 take_output *take, void *context, struct error *e)
 {
+    enter_device(p);
     struct plan_seat *s = take_seat(p, e);
     if (s == NULL) {
-        return ATOLL_OUT_OF_MEMORY;
+        leave_device(p);
+        return e != NULL && e->code != ATOLL_OK ? e->code : ATOLL_OUT_OF_MEMORY;
     }
     if (p->writes) {
         pthread_rwlock_wrlock(&p->f->in_store);
@@ -334,6 +409,7 @@ status plan_run(struct plan *p, const int64_t *symbols, const void *const *order
         pthread_rwlock_unlock(&p->f->in_store);
     }
     give_seat(p, s);
+    leave_device(p);
     return code;
 }
 
@@ -346,9 +422,11 @@ status plan_run_eagerly(struct atoll_compiled *f, const struct trace *t, const v
     if (p == NULL) {
         return ATOLL_OUT_OF_MEMORY;
     }
-    o.is_eager = p->is_eager = true;
+    o.is_eager = true;
+    p->is_eager = o.device == NULL; /* there: a kernel an op */
     pthread_mutex_lock(&f->building);
-    status code = compile_graph(t->graph, &o, &p->compiled, e);
+    status code = o.device != NULL ? compile_there(p, &o, t->graph, e)
+                                   : compile_graph(t->graph, &o, &p->compiled, e);
     pthread_mutex_unlock(&f->building);
     code = code == ATOLL_OK ? bind_leaves(p, t, none, e) : code;
     code = code == ATOLL_OK ? plan_run(p, none, ordered, take, context, e) : code;

@@ -1,7 +1,7 @@
-/* Options of one call: policy, rounding, gradients. Each combination is a way to compile, made when
- * a call first asks for it. Which leaves want a gradient is known when the function has recorded
- * them, so the way of the last segment is found then; where nothing wants one it is that of a call
- * without gradients. Invariant: a way never changes once it is among the others. */
+/* Options of one call: policy, rounding, device, gradients. Each combination is a way to compile,
+ * made when a call first asks for it. Which leaves want a gradient is known when the function has
+ * recorded them, so the way of the last segment is found then; where nothing wants one it is that
+ * of a call without gradients. Invariant: a way never changes once it is among the others. */
 #include "compiled.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@ struct request {
     struct atoll_compiled *f;
     const struct policy *policy;
     bool is_relaxed;
+    struct device *device; /* NULL: the CPU */
     const char *gradients; /* NULL: none */
     struct way *made;
 };
@@ -25,6 +26,7 @@ static status make_body(void *context)
     w->options = q->f->forward.options;
     w->options.policy = q->policy;
     w->options.is_relaxed = q->is_relaxed;
+    w->options.device = q->device;
     w->options.wants_gradients = q->gradients != NULL;
     w->options.gradients = q->gradients != NULL ? arena_copy_text(&w->arena, q->gradients) : NULL;
     key_of_options(&w->options, &w->arena, &w->key);
@@ -35,7 +37,7 @@ static bool is_way(const struct way *w, const struct request *q)
 {
     const char *names = w->options.gradients;
     return w->options.policy == q->policy && w->options.is_relaxed == q->is_relaxed &&
-           (names == NULL) == (q->gradients == NULL) &&
+           w->options.device == q->device && (names == NULL) == (q->gradients == NULL) &&
            (names == NULL || strcmp(names, q->gradients) == 0);
 }
 
@@ -104,8 +106,10 @@ status way_begin(struct running *r, struct error *e)
     if (o == NULL) {
         return ATOLL_OK;
     }
-    struct request q = {
-        .f = f, .policy = f->forward.options.policy, .is_relaxed = f->forward.options.is_relaxed};
+    struct request q = {.f = f,
+                        .policy = f->forward.options.policy,
+                        .is_relaxed = f->forward.options.is_relaxed,
+                        .device = f->forward.options.device};
     if (f->last.options.train != NULL) {
         return wrong(r, e, "@", f->name,
                      " has an optimizer: its gradients and its policy are its "
@@ -127,6 +131,9 @@ status way_begin(struct running *r, struct error *e)
         if (!q.is_relaxed && strcmp(o->rounding, "strict") != 0) {
             return wrong(r, e, "rounding is '", o->rounding, "', expected strict or relaxed");
         }
+    }
+    if (o->device != NULL) {
+        TRY(compiled_device(f, o->device, &q.device, e));
     }
     return find_way(&q, NULL, &r->way, e);
 }
@@ -230,8 +237,11 @@ status way_last(struct running *r, uint32_t n_arguments, struct error *e)
         forget_brought(t);
     }
     const struct compile_options *now = &r->way->options;
-    struct request q = {
-        .f = r->f, .policy = now->policy, .is_relaxed = now->is_relaxed, .gradients = r->names};
+    struct request q = {.f = r->f,
+                        .policy = now->policy,
+                        .is_relaxed = now->is_relaxed,
+                        .device = now->device,
+                        .gradients = r->names};
     return find_way(&q, r->way->forward, &r->way, e);
 }
 

@@ -9,9 +9,11 @@
 
 #include "codegen/prelude/convert.h"
 #include "frontend/parting.h"
+#include "frontend/plan_again.h"
 #include "runtime/eager.h"
 #include "runtime/init.h"
 #include "runtime/kept.h"
+#include "runtime/loader.h"
 
 static bool is_kept(const struct node *n)
 {
@@ -68,6 +70,12 @@ static status init_leaves(struct runner *r, uint64_t seed, struct error *e)
     return ATOLL_OK;
 }
 
+/* Graph, program and code are those of a plan file. */
+static bool is_of_file(const struct runner *r)
+{
+    return r->file.graph != NULL && !r->is_again;
+}
+
 status runner_from(struct runner *r, uint64_t seed, struct error *e)
 {
     const struct graph *g = runner_graph(r);
@@ -88,7 +96,7 @@ status runner_from(struct runner *r, uint64_t seed, struct error *e)
         struct device_code code;
         struct device_image *images = cuda_code_images(&r->compiled.cuda, &code);
         r->session = session_create_on(&r->compiled.program, r->device,
-                                       r->file.graph != NULL ? &r->file.cuda : &code, e);
+                                       is_of_file(r) ? &r->file.cuda : &code, e);
         free(images);
         if (r->session == NULL) {
             return e->code;
@@ -163,13 +171,8 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
         TRY(runner_from(r, seed, e));
         return o->checks && !o->is_eager && !o->is_relaxed ? open_twin(r, seed, e) : ATOLL_OK;
     }
-    struct compile_options here = *o; /* eager there: one kernel an op, by the same generator */
-    const char *const archs[] = {o->device->arch};
-    here.is_eager = false;
-    here.is_unfused = o->is_unfused || o->is_eager;
-    here.skips_c = true;
-    here.cuda_archs = archs;
-    here.n_cuda_archs = 1;
+    const char *arch[1]; /* eager there: one kernel an op, by the same generator */
+    struct compile_options here = compile_options_there(o, arch);
     struct error first = {0};
     TRY(compile_graph(model, &here, &r->compiled, e));
     status code = runner_from(r, seed, &first);
@@ -185,17 +188,32 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 
 status runner_open_plan(struct runner *r, const char *path, struct error *e)
 {
-    return runner_open_plan_on(r, path, NULL, e);
+    const struct compile_options here = {0};
+    return runner_open_plan_on(r, path, &here, e);
 }
 
-status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
-                           struct error *e)
+/* Over the plan's own code, or over its graph compiled again where the device refuses that. */
+static status start_plan(struct runner *r, const struct compile_options *o, struct error *e)
 {
-    *r = (struct runner){.device = device};
-    TRY(plan_read(path, true, &r->file, e));
+    struct error why = {0};
     r->compiled.primitive = r->file.graph;
     r->compiled.program = r->file.program;
-    TRY(runner_from(r, 0, e));
+    status code = runner_from(r, 0, &why);
+    if (r->session != NULL || !plan_is_refused(r->device, code)) {
+        return code == ATOLL_OK ? ATOLL_OK : fail(e, code, "%s", why.text);
+    }
+    r->compiled = (struct compiled){0};
+    r->is_again = true;
+    TRY(plan_again(&r->file, o, &why, &r->compiled, r->notice, e));
+    return runner_from(r, 0, e);
+}
+
+status runner_open_plan_on(struct runner *r, const char *path, const struct compile_options *o,
+                           struct error *e)
+{
+    *r = (struct runner){.device = o->device};
+    TRY(plan_read(path, true, &r->file, e));
+    TRY(start_plan(r, o, e));
     const unsigned char *from = r->file.state;
     for (uint32_t i = 1; i < r->file.graph->n_nodes; i++) {
         if (plan_keeps(&r->file.graph->nodes[i])) {
@@ -271,15 +289,18 @@ status runner_load(struct runner *r, const char *path, int64_t *steps, struct er
 void runner_free(struct runner *r)
 {
     close_twin(r);
+    loader_destroy(r->loader);
     session_destroy(r->session);
     release(r);
-    if (r->file.graph != NULL) {
+    if (is_of_file(r)) {
         r->compiled.primitive = NULL;
         r->compiled.step = NULL;
         r->compiled.program = (struct program){0};
-        plan_file_close(&r->file);
     }
     compiled_free(&r->compiled);
+    if (r->file.graph != NULL) {
+        plan_file_close(&r->file);
+    }
     *r = (struct runner){0};
 }
 
@@ -314,49 +335,6 @@ struct tensor *runner_leaf(struct runner *r, const char *name)
     return r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
 }
 
-status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e)
-{
-    const struct graph *g = runner_graph(r);
-    value v = graph_find(g, name);
-    int64_t symbols[MAX_SYMBOLS];
-    memcpy(symbols, r->symbols, sizeof symbols);
-    if (v.id == 0) {
-        return fail(e, ATOLL_NOT_FOUND, "the graph has no input %%%s", name);
-    }
-    const struct node *n = graph_node(g, v);
-    bool fits = n->dtype == t->dtype && n->shape.rank == t->rank;
-    for (uint32_t i = 0; fits && i < t->rank; i++) {
-        struct dim d = n->shape.dims[i];
-        if (!dim_is_static(d) && d.symbols[1] == 0 && t->shape[i] % d.factor == 0) {
-            symbols[d.symbols[0]] = t->shape[i] / d.factor;
-        }
-        fits = dim_value(d, symbols) == t->shape[i];
-    }
-    if (!fits) {
-        struct arena scratch = SCRATCH_ARENA;
-        struct text found = {.arena = &scratch};
-        text_add(&found, "%s[", dtype_info[t->dtype].name);
-        for (uint32_t i = 0; i < t->rank; i++) {
-            text_add(&found, "%s%lld", i > 0 ? "," : "", (long long)t->shape[i]);
-        }
-        fail(e, ATOLL_SHAPE,
-             "%%%s: expected %s, found %s]; hint: check the data's dtype and columns, and the "
-             "number of rows where the first size is fixed",
-             name, graph_type(g, v, &scratch), found.data);
-        arena_free(&scratch);
-        return e->code;
-    }
-    TRY(runner_bind(r, symbols, e));
-    struct tensor *to = r->is_eager ? &r->leaves[v.id] : session_leaf(r->session, v);
-    if (r->is_eager) {
-        TRY(fit(r, v, to, &r->leaf_capacity[v.id], e));
-    }
-    if (tensor_bytes(t) != 0) {
-        memcpy(to->data, t->data, tensor_bytes(t));
-    }
-    return ATOLL_OK;
-}
-
 static struct tensor *lend_leaf(void *context, value v)
 {
     struct runner *r = context;
@@ -369,12 +347,17 @@ static void pass_probe(void *context, value v, const struct tensor *t)
     r->probe(r->probe_context, v, t);
 }
 
+status runner_fit_leaf(struct runner *r, value leaf, struct error *e)
+{
+    return fit(r, leaf, &r->leaves[leaf.id], &r->leaf_capacity[leaf.id], e);
+}
+
 status runner_fit_leaves(struct runner *r, struct error *e)
 {
     const struct graph *g = runner_graph(r);
     for (uint32_t i = 1; r->is_eager && i < g->n_nodes; i++) {
         if (node_is_leaf(&g->nodes[i])) {
-            TRY(fit(r, (value){i}, &r->leaves[i], &r->leaf_capacity[i], e));
+            TRY(runner_fit_leaf(r, (value){i}, e));
         }
     }
     return ATOLL_OK;
@@ -382,6 +365,7 @@ status runner_fit_leaves(struct runner *r, struct error *e)
 
 status runner_step(struct runner *r, struct error *e)
 {
+    TRY(runner_take_next(r, e));
     if (!r->is_eager) {
         TRY(r->twin != NULL ? checked_step(r, e) : session_step(r->session, e));
         r->peak_bytes = session_peak_bytes(r->session);

@@ -9,6 +9,7 @@
 struct runner {
     struct compiled compiled;
     struct plan_file file;   /* when opened from a plan: owns graph, program and library */
+    bool is_again;           /* of the plan only its graph: compiled again for the device */
     bool is_eager;           /* on the CPU; on a device eager is a session of one-op kernels */
     struct device *device;   /* lent; NULL: the CPU */
     struct session *session; /* fused */
@@ -18,9 +19,13 @@ struct runner {
     size_t *output_capacity;
     struct contraction_cache *cache;
     int64_t symbols[MAX_SYMBOLS];
+    int64_t next[MAX_SYMBOLS]; /* of the next step, where something was prefetched for it */
+    bool has_next;
+    struct loader *loader; /* eager: what was prefetched; a session has its own */
     size_t peak_bytes;
     void (*probe)(void *context, value v, const struct tensor *t); /* eager: sees every value */
     void *probe_context;
+    char notice[1000];   /* of a plan: why it was compiled again; "": it was not */
     struct runner *twin; /* checks on: an eager runner of the same graph, stepped beside */
 };
 
@@ -32,8 +37,9 @@ status runner_open(struct runner *r, const struct graph *model, const struct com
 status runner_from(struct runner *r, uint64_t seed, struct error *e);
 /* From a plan file: fused, with the plan's first state. */
 status runner_open_plan(struct runner *r, const char *path, struct error *e);
-/* The same on a device. */
-status runner_open_plan_on(struct runner *r, const char *path, struct device *device,
+/* The same on the device of the options; where that refuses the plan's code, compiled again as they
+ * say (frontend/plan_again.h): notice, then, has the reason. */
+status runner_open_plan_on(struct runner *r, const char *path, const struct compile_options *o,
                            struct error *e);
 void runner_free(struct runner *r);
 
@@ -46,10 +52,15 @@ static inline const struct graph *runner_graph(const struct runner *r)
 status runner_bind(struct runner *r, const int64_t *symbols, struct error *e);
 /* Binds one symbol from the shape of an input tensor, and its data is copied in. */
 status runner_input(struct runner *r, const char *name, const struct tensor *t, struct error *e);
+/* The same for the next step, beside the one that runs: sizes and outputs stay until then. */
+status runner_prefetch(struct runner *r, const char *name, const struct tensor *t, struct error *e);
 /* NULL when there is no such leaf. */
 struct tensor *runner_leaf(struct runner *r, const char *name);
 /* Eager leaves get their memory at the present symbols, as a step gives it to them. */
+status runner_fit_leaf(struct runner *r, value leaf, struct error *e);
 status runner_fit_leaves(struct runner *r, struct error *e);
+/* What was prefetched becomes the inputs, at its sizes; a step begins with it. */
+status runner_take_next(struct runner *r, struct error *e);
 status runner_step(struct runner *r, struct error *e);
 /* data NULL when there is no such output. */
 struct tensor runner_output(struct runner *r, const char *name);

@@ -168,9 +168,11 @@ static status guarded(atoll_training *t,
     return lend_error(&e, error);
 }
 
-static status feed(atoll_training *t, const void *what, struct error *e)
+typedef status give_input(struct runner *r, const char *name, const struct tensor *t,
+                          struct error *e);
+
+static status give(atoll_training *t, const atoll_view *v, give_input *to, struct error *e)
 {
-    const atoll_view *v = what;
     const char *name = v->name != NULL ? v->name : "";
     const struct graph *g = runner_graph(&t->runner);
     value leaf = graph_find(g, name);
@@ -184,9 +186,24 @@ static status feed(atoll_training *t, const void *what, struct error *e)
                     v->rank > MAX_RANK ? "a rank out of range" : "no data", MAX_RANK);
     }
     memcpy(in.shape, v->shape, sizeof in.shape);
-    TRY(runner_input(&t->runner, name, &in, e));
+    TRY(to(&t->runner, name, &in, e));
     t->is_fed[leaf.id] = true;
     return ATOLL_OK;
+}
+
+static status feed(atoll_training *t, const void *what, struct error *e)
+{
+    return give(t, what, runner_input, e);
+}
+
+static status prefetch(atoll_training *t, const void *what, struct error *e)
+{
+    return give(t, what, runner_prefetch, e);
+}
+
+atoll_status atoll_training_prefetch(atoll_training *t, const atoll_view *input, atoll_error *error)
+{
+    return guarded(t, prefetch, input, error);
 }
 
 atoll_status atoll_training_feed(atoll_training *t, const atoll_view *input, atoll_error *error)

@@ -183,6 +183,7 @@ static status add_outputs(const struct graph *in, struct graph *full, const valu
 status autodiff_pass(const struct graph *in, struct graph *out, const struct pass_options *o,
                      struct notes *notes)
 {
+    const char *names = o != NULL ? o->gradients : NULL;
     value loss;
     TRY(autodiff_loss(in, &out->error, &loss));
     struct graph *full = graph_temporary(in);
@@ -190,9 +191,9 @@ status autodiff_pass(const struct graph *in, struct graph *out, const struct pas
     bool *wanted = ARENA_ARRAY(&full->arena, bool, in->n_nodes);
     for (uint32_t i = 1; i < in->n_nodes; i++) {
         const struct node *n = &in->nodes[i];
-        wanted[i] = o->gradients == NULL ? n->op == OP_param
-                                         : op_info[n->op].kind == LEAF && n->name != NULL &&
-                                               list_has(o->gradients, n->name);
+        wanted[i] = names == NULL ? n->op == OP_param
+                                  : op_info[n->op].kind == LEAF && n->name != NULL &&
+                                        list_has(names, n->name);
     }
     status code = autodiff_forward(in, full, wanted, map);
     if (code == ATOLL_OK) {

@@ -58,6 +58,9 @@ struct device_launch {
     void **parameters;
 };
 
+/* Launches and copies between device memories in order; uploads, beside them. */
+enum device_queue { QUEUE_COMPUTE, QUEUE_COPIES };
+
 struct backend;
 struct device {
     const struct backend *backend;
@@ -82,15 +85,20 @@ struct backend {
     status (*allocate_host)(struct device *d, size_t bytes, void **out, struct error *e);
     void (*release_host)(struct device *d, void *memory);
 
-    /* Uploads between begin and end are done before what is launched after; `from` (pinned) may not
-     * be written before uploads_wait. They wait for all work so far or, when staged, only for what
-     * was launched up to the last uploads_taken: into memory that nothing later reads they overlap
-     * with a step under way. */
-    status (*uploads_begin)(struct device *d, bool is_staged, struct error *e);
+    /* Uploads between begin and end wait for all work so far and are done before what is launched
+     * after; `from` (pinned) may not be written before uploads_wait. An upload outside of them is
+     * ordered by marks alone. */
+    status (*uploads_begin)(struct device *d, struct error *e);
     status (*upload)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
     status (*uploads_end)(struct device *d, struct error *e);
-    status (*uploads_taken)(struct device *d, struct error *e);
     status (*uploads_wait)(struct device *d, struct error *e);
+    /* A mark stands behind all that a queue holds now: *mark is made where it is NULL, else moved.
+     * Await: what the queue gets from here on waits for it. Settle: the host waits. */
+    status (*mark)(struct device *d, enum device_queue queue, void **mark, struct error *e);
+    status (*await)(struct device *d, enum device_queue queue, void *mark, struct error *e);
+    status (*has_passed)(struct device *d, void *mark, bool *out, struct error *e);
+    status (*settle)(struct device *d, void *mark, struct error *e);
+    void (*unmark)(struct device *d, void *mark); /* NULL is accepted */
     /* Waits for the work before it and for the copy. */
     status (*download)(struct device *d, void *to, const void *from, size_t bytes, struct error *e);
     /* In order with launches. */

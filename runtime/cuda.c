@@ -57,7 +57,6 @@ static status start(struct cuda_device *d, int ordinal, const struct device_opti
     CUDA(d, cuStreamCreate, "copies", e, &d->copies, ATOLL_CUDA_NON_BLOCKING);
     CUDA(d, cuEventCreate, "computed", e, &d->computed, ATOLL_CUDA_NO_TIMING);
     CUDA(d, cuEventCreate, "uploaded", e, &d->uploaded, ATOLL_CUDA_NO_TIMING);
-    CUDA(d, cuEventCreate, "taken", e, &d->taken, ATOLL_CUDA_NO_TIMING);
     return ATOLL_OK;
 }
 
@@ -69,7 +68,7 @@ static void cuda_close(struct device *base)
         cublaslt_close(d->blas);
         cuda_pool_free(d);
     }
-    CUevent events[] = {d->computed, d->uploaded, d->taken};
+    CUevent events[] = {d->computed, d->uploaded};
     for (uint32_t i = 0; i < ARRAY_LEN(events); i++) {
         if (events[i] != NULL) {
             (void)d->api.cuEventDestroy(events[i]);
@@ -152,14 +151,10 @@ static void cuda_release_host(struct device *base, void *memory)
     }
 }
 
-static status cuda_uploads_begin(struct device *base, bool is_staged, struct error *e)
+static status cuda_uploads_begin(struct device *base, struct error *e)
 {
     struct cuda_device *d = of(base);
     ENTER(d, e);
-    if (is_staged) {
-        CUDA(d, cuStreamWaitEvent, "taken", e, d->copies, d->taken, 0);
-        return ATOLL_OK;
-    }
     CUDA(d, cuEventRecord, "computed", e, d->computed, d->compute);
     CUDA(d, cuStreamWaitEvent, "computed", e, d->copies, d->computed, 0);
     return ATOLL_OK;
@@ -169,6 +164,7 @@ static status cuda_upload(struct device *base, void *to, const void *from, size_
                           struct error *e)
 {
     struct cuda_device *d = of(base);
+    ENTER(d, e);
     CUDA(d, cuMemcpyHtoDAsync, "upload", e, address_of(to), from, bytes, d->copies);
     return ATOLL_OK;
 }
@@ -182,13 +178,6 @@ static status cuda_uploads_end(struct device *base, struct error *e)
     return ATOLL_OK;
 }
 
-static status cuda_uploads_taken(struct device *base, struct error *e)
-{
-    struct cuda_device *d = of(base);
-    CUDA(d, cuEventRecord, "taken", e, d->taken, d->compute);
-    return ATOLL_OK;
-}
-
 static status cuda_uploads_wait(struct device *base, struct error *e)
 {
     struct cuda_device *d = of(base);
@@ -199,6 +188,62 @@ static status cuda_uploads_wait(struct device *base, struct error *e)
     }
     return ATOLL_OK;
 }
+
+/* ---- marks: events ---- */
+
+static CUstream queue_of(const struct cuda_device *d, enum device_queue queue)
+{
+    return queue == QUEUE_COPIES ? d->copies : d->compute;
+}
+
+static status cuda_mark(struct device *base, enum device_queue queue, void **mark, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    ENTER(d, e);
+    if (*mark == NULL) {
+        CUevent fresh = NULL;
+        CUDA(d, cuEventCreate, "mark", e, &fresh, ATOLL_CUDA_NO_TIMING);
+        *mark = fresh;
+    }
+    CUDA(d, cuEventRecord, "mark", e, (CUevent)*mark, queue_of(d, queue));
+    return ATOLL_OK;
+}
+
+static status cuda_await(struct device *base, enum device_queue queue, void *mark, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    ENTER(d, e);
+    CUDA(d, cuStreamWaitEvent, "mark", e, queue_of(d, queue), (CUevent)mark, 0);
+    return ATOLL_OK;
+}
+
+static status cuda_has_passed(struct device *base, void *mark, bool *out, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    ENTER(d, e);
+    CUresult code = d->api.cuEventQuery((CUevent)mark);
+    *out = code == 0;
+    return code == ATOLL_CUDA_NOT_READY ? ATOLL_OK
+                                        : cuda_check(&d->api, code, "cuEventQuery", "mark", e);
+}
+
+static status cuda_settle(struct device *base, void *mark, struct error *e)
+{
+    struct cuda_device *d = of(base);
+    ENTER(d, e);
+    CUDA(d, cuEventSynchronize, "mark", e, (CUevent)mark);
+    return ATOLL_OK;
+}
+
+static void cuda_unmark(struct device *base, void *mark)
+{
+    if (mark != NULL) {
+        (void)of(base)->api.cuCtxSetCurrent(of(base)->context);
+        (void)of(base)->api.cuEventDestroy((CUevent)mark);
+    }
+}
+
+/* ---- copies in order with work ---- */
 
 static status cuda_download(struct device *base, void *to, const void *from, size_t bytes,
                             struct error *e)
@@ -347,8 +392,12 @@ const struct backend cuda_backend = {
     .uploads_begin = cuda_uploads_begin,
     .upload = cuda_upload,
     .uploads_end = cuda_uploads_end,
-    .uploads_taken = cuda_uploads_taken,
     .uploads_wait = cuda_uploads_wait,
+    .mark = cuda_mark,
+    .await = cuda_await,
+    .has_passed = cuda_has_passed,
+    .settle = cuda_settle,
+    .unmark = cuda_unmark,
     .download = cuda_download,
     .copy = cuda_copy,
     .wait = cuda_wait,

@@ -27,6 +27,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 enum {
     ATOLL_CUDA_OUT_OF_MEMORY = 2,
     ATOLL_CUDA_NOT_FOUND = 500,
+    ATOLL_CUDA_NOT_READY = 600,
     ATOLL_CUDA_NON_BLOCKING = 1,     /* of a stream */
     ATOLL_CUDA_NO_TIMING = 2,        /* of an event */
     ATOLL_CUDA_CAPTURE_THREAD = 1,   /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */

@@ -18,7 +18,7 @@ struct cuda_device {
     CUdevice device;
     CUcontext context;
     CUstream compute, copies;
-    CUevent computed, uploaded, taken;
+    CUevent computed, uploaded;
     bool has_uploads; /* since the last uploads_wait */
     int multiprocessors, threads_of_one;
     struct cuda_block *blocks; /* the pool: memory taken from the driver */

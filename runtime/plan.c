@@ -1,28 +1,46 @@
 /* The public plan API over plan files and sessions. Holds no global state; every failure is one
  * line in the caller's record. */
-#include "atoll/plan.h"
+#include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/kept.h"
 #include "runtime/lend.h"
-#include "runtime/plan_file.h"
 
 struct atoll_plan {
     struct plan_file file;
     struct device *device; /* NULL: the CPU */
     struct session *session;
+    struct plan_substitute substitute; /* whose session it is when the file's code is refused */
     int64_t symbols[MAX_SYMBOLS];
     bool is_known[MAX_SYMBOLS]; /* by symbol: an input gave it a size */
-    bool *is_bound;             /* by node id */
-    value *kept;                /* params, buffers, state */
+    int64_t next[MAX_SYMBOLS];  /* of the next step, where something was prefetched for it */
+    bool has_next;
+    bool *is_bound; /* by node id */
+    value *kept;    /* params, buffers, state */
     uint32_t n_kept;
     int64_t steps; /* done so far, checkpoints included */
     struct arena arena;
 };
 
-static status start(atoll_plan *p, struct error *e)
+/* Over the plan's own code, or over what again makes where the device refuses that. */
+static status open_session(atoll_plan *p, plan_compile_again *again, void *context, struct error *e)
+{
+    struct error why = {0};
+    p->session = session_create_on(&p->file.program, p->device, &p->file.cuda, &why);
+    if (p->session != NULL) {
+        return ATOLL_OK;
+    }
+    if (again == NULL || !plan_is_refused(p->device, why.code)) {
+        return fail(e, why.code, "%s", why.text);
+    }
+    TRY(again(context, &p->file, p->device, &why, &p->substitute, e));
+    p->session = p->substitute.session;
+    return ATOLL_OK;
+}
+
+static status start(atoll_plan *p, plan_compile_again *again, void *context, struct error *e)
 {
     struct recovery r;
     const struct graph *g = p->file.graph;
@@ -41,10 +59,7 @@ static status start(atoll_plan *p, struct error *e)
     for (uint32_t i = 1; i < g->n_symbols; i++) {
         p->symbols[i] = g->symbols[i].low;
     }
-    p->session = session_create_on(&p->file.program, p->device, &p->file.cuda, e);
-    if (p->session == NULL) {
-        return e->code;
-    }
+    TRY(open_session(p, again, context, e));
     TRY(session_bind(p->session, p->symbols, e));
     const unsigned char *from = p->file.state;
     for (uint32_t i = 1; i < g->n_nodes; i++) {
@@ -71,11 +86,11 @@ static status open_device(atoll_plan *p, const atoll_place *place, struct error 
 
 atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error)
 {
-    return atoll_plan_open_on(path, NULL, out, error);
+    return plan_open_with(path, NULL, NULL, NULL, out, error);
 }
 
-atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atoll_plan **out,
-                                atoll_error *error)
+atoll_status plan_open_with(const char *path, const atoll_place *place, plan_compile_again *again,
+                            void *context, atoll_plan **out, atoll_error *error)
 {
     struct error e = {0};
     atoll_plan *p = calloc(1, sizeof *p);
@@ -88,7 +103,7 @@ atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atol
         free(p);
         return lend_error(&e, error);
     }
-    if (open_device(p, place, &e) != ATOLL_OK || start(p, &e) != ATOLL_OK) {
+    if (open_device(p, place, &e) != ATOLL_OK || start(p, again, context, &e) != ATOLL_OK) {
         atoll_plan_close(p);
         return lend_error(&e, error);
     }
@@ -100,11 +115,19 @@ void atoll_plan_close(atoll_plan *plan)
 {
     if (plan != NULL) {
         session_destroy(plan->session);
+        if (plan->substitute.drop != NULL) {
+            plan->substitute.drop(plan->substitute.kept);
+        }
         device_close(plan->device);
         plan_file_close(&plan->file);
         arena_free(&plan->arena);
         free(plan);
     }
+}
+
+const char *atoll_plan_notice(const atoll_plan *plan)
+{
+    return plan->substitute.notice[0] != '\0' ? plan->substitute.notice : NULL;
 }
 
 /* ---- inputs and steps ---- */
@@ -131,16 +154,14 @@ static status wrong_shape(const atoll_plan *p, value v, const int64_t *shape, ui
     return ATOLL_SHAPE;
 }
 
-static status bind(atoll_plan *p, const char *name, const void *data, const int64_t *shape,
-                   uint32_t rank, struct error *e)
+/* The input of this name, and the sizes that the shape gives to its symbols. */
+static status match(const atoll_plan *p, const char *name, const int64_t *shape, uint32_t rank,
+                    int64_t symbols[MAX_SYMBOLS], bool is_known[MAX_SYMBOLS], value *out,
+                    struct error *e)
 {
     const struct graph *g = p->file.graph;
-    value v = graph_find(g, name);
+    value v = *out = graph_find(g, name);
     const struct node *n = graph_node(g, v);
-    int64_t symbols[MAX_SYMBOLS];
-    bool is_known[MAX_SYMBOLS];
-    memcpy(symbols, p->symbols, sizeof symbols);
-    memcpy(is_known, p->is_known, sizeof is_known);
     if (v.id == 0 || n->op != OP_input) {
         return lend_missing("the plan", g, LENT_INPUT, name, e);
     }
@@ -161,16 +182,63 @@ static status bind(atoll_plan *p, const char *name, const void *data, const int6
             return wrong_shape(p, v, shape, rank, e);
         }
     }
+    return ATOLL_OK;
+}
+
+static status bind(atoll_plan *p, const char *name, const void *data, const int64_t *shape,
+                   uint32_t rank, struct error *e)
+{
+    int64_t symbols[MAX_SYMBOLS];
+    bool is_known[MAX_SYMBOLS];
+    value v;
+    memcpy(symbols, p->has_next ? p->next : p->symbols, sizeof symbols);
+    memcpy(is_known, p->is_known, sizeof is_known);
+    TRY(match(p, name, shape, rank, symbols, is_known, &v, e));
     TRY(session_bind(p->session, symbols, e));
     memcpy(p->symbols, symbols, sizeof symbols);
+    memcpy(p->next, symbols, sizeof symbols);
     memcpy(p->is_known, is_known, sizeof is_known);
     union {
         const void *in;
         void *out;
     } memory = {.in = data};
+    session_forget(p->session, v);
     session_point(p->session, v, memory.out);
     p->is_bound[v.id] = true;
     return ATOLL_OK;
+}
+
+static status prefetch(atoll_plan *p, const char *name, const void *data, const int64_t *shape,
+                       uint32_t rank, struct error *e)
+{
+    struct tensor t = {.rank = rank};
+    int64_t symbols[MAX_SYMBOLS];
+    bool is_known[MAX_SYMBOLS];
+    union {
+        const void *in;
+        void *out;
+    } memory = {.in = data};
+    value v;
+    memcpy(symbols, p->has_next ? p->next : p->symbols, sizeof symbols);
+    memcpy(is_known, p->is_known, sizeof is_known);
+    TRY(match(p, name, shape, rank, symbols, is_known, &v, e));
+    t.dtype = graph_node(p->file.graph, v)->dtype;
+    t.data = memory.out;
+    memcpy(t.shape, shape, rank * sizeof *shape);
+    TRY(session_prefetch(p->session, v, &t, e));
+    memcpy(p->next, symbols, sizeof symbols);
+    memcpy(p->is_known, is_known, sizeof is_known);
+    p->has_next = true;
+    p->is_bound[v.id] = true;
+    return ATOLL_OK;
+}
+
+atoll_status atoll_plan_prefetch(atoll_plan *plan, const char *name, const void *data,
+                                 const int64_t *shape, uint32_t rank, atoll_error *error)
+{
+    struct error e = {0};
+    (void)prefetch(plan, name, data, shape, rank, &e);
+    return lend_error(&e, error);
 }
 
 atoll_status atoll_plan_bind(atoll_plan *plan, const char *name, const void *data,
@@ -207,10 +275,21 @@ static status check_bound(const atoll_plan *p, struct error *e)
     return ATOLL_OK;
 }
 
+/* The sizes of what was prefetched. */
+static status bind_next(atoll_plan *p, struct error *e)
+{
+    if (p->has_next) {
+        TRY(session_bind(p->session, p->next, e));
+        memcpy(p->symbols, p->next, sizeof p->symbols);
+        p->has_next = false;
+    }
+    return ATOLL_OK;
+}
+
 atoll_status atoll_plan_step(atoll_plan *plan, atoll_error *error)
 {
     struct error e = {0};
-    if (check_bound(plan, &e) == ATOLL_OK) {
+    if (check_bound(plan, &e) == ATOLL_OK && bind_next(plan, &e) == ATOLL_OK) {
         plan->steps += session_step(plan->session, &e) == ATOLL_OK;
     }
     return lend_error(&e, error);

@@ -7,6 +7,7 @@
 #include "codegen/kernel.h"
 #include "runtime/backend.h"
 #include "runtime/contraction.h"
+#include "runtime/pinned.h"
 #include "runtime/tensor.h"
 
 enum launch_kind { LAUNCH_KERNEL, LAUNCH_CONTRACTION, LAUNCH_SINGLE };
@@ -70,6 +71,14 @@ struct tensor *session_leaf(struct session *s, value leaf);
 /* Makes a leaf's memory the caller's (NULL: the session's own again); must stay valid during steps.
  */
 void session_point(struct session *s, value leaf, void *data);
+/* Copies an input of the next step and starts its way to where the session runs, beside a step that
+ * is under way; outputs of the last step stay. The next step takes it, at the sizes bound by then
+ * (SHAPE if it has others), in place of what was pointed to. OUT_OF_MEMORY, DEVICE. */
+status session_prefetch(struct session *s, value leaf, const struct tensor *t, struct error *e);
+/* What was prefetched and no step took is forgotten. */
+void session_forget(struct session *s, value leaf);
+/* Of the pinned buffers that inputs travel from. */
+struct pinned_counts session_pinned(const struct session *s);
 /* Runs every launch, then the updates. */
 status session_step(struct session *s, struct error *e);
 /* Shows every value that a launch wrote as its call ends (later ones may reuse the memory). NULL:
@@ -78,6 +87,9 @@ typedef void session_watcher(void *context, uint32_t launch, value v, const stru
 void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
+/* On a device: what session_leaf or session_output could not do since the last step or the last
+ * time asked, for they have no record to fill; the next step would say so. */
+status session_outcome(struct session *s, struct error *e);
 /* Copies what v holds into memory that the caller frees: out->data, NULL where v has no memory of
  * its own (it lives inside a kernel; few do when the program keeps its values). Leaves after a step
  * hold what the step made of them. */

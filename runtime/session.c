@@ -80,6 +80,7 @@ void session_destroy(struct session *s)
     if (s->device != NULL) {
         remote_destroy(s);
     }
+    loader_destroy(s->loader);
     for (uint32_t i = 1; s->own != NULL && i < s->p->graph->n_nodes; i++) {
         session_memory_free(s, s->own[i]);
     }
@@ -424,6 +425,10 @@ status session_step(struct session *s, struct error *e)
     if (s->is_dirty) {
         session_refresh(s);
     }
+    if (s->device != NULL) {
+        TRY(remote_put_inputs(s, e));
+    }
+    TRY(session_take(s, e));
     TRY(index_checks_run(p->graph, s->symbols, lend_leaf, s, e));
     if (s->device != NULL) {
         return remote_step(s, e);

@@ -2,37 +2,10 @@
  * date in either direction when somebody asks: what the host may have written goes up before the
  * next step, what a step changed comes down when read. From the second step at one size on, the
  * launches are a recording. */
-#include "session_internal.h"
+#include "session_device.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct mirror {
-    void *host;
-    void *staging; /* inputs: device memory that the next batch goes to while a step still runs */
-    size_t capacity;
-    bool is_host_newer, is_device_newer;
-    bool is_staged; /* uploaded to staging, to be copied from there */
-};
-
-struct device_session {
-    const struct backend *backend;
-    void *loaded;
-    void **functions;       /* all launches' stages, one after another */
-    struct mirror *leaves;  /* by node id */
-    struct mirror *outputs; /* by output */
-    struct tensor *seen;    /* by node id: leaves as the host sees them */
-    struct tensor *peeked;  /* the same, for a look at them */
-    void **many;            /* by launch: the kernel for its call of many tensors, or NULL */
-    void *tables, *host_tables;
-    size_t table_bytes;
-    void *work; /* chunk results of flat reductions */
-    size_t work_bytes;
-    void **parameters; /* of one launch */
-    void *recording;
-    uint32_t steps;        /* since the last bind */
-    struct error deferred; /* of a call that has no error to fill */
-};
 
 static uint32_t count_stages(const struct program *p)
 {
@@ -123,7 +96,6 @@ void remote_destroy(struct session *s)
     forget_recording(s);
     for (uint32_t i = 1; r->leaves != NULL && i < s->p->graph->n_nodes; i++) {
         r->backend->release_host(s->device, r->leaves[i].host);
-        r->backend->release(s->device, r->leaves[i].staging);
     }
     for (uint32_t i = 0; r->outputs != NULL && i < s->p->graph->n_outputs; i++) {
         r->backend->release_host(s->device, r->outputs[i].host);
@@ -222,7 +194,7 @@ static status upload_tables(struct session *s, struct error *e)
         }
         args += s->p->launches[i].n_args;
     }
-    TRY(r->backend->uploads_begin(s->device, false, e));
+    TRY(r->backend->uploads_begin(s->device, e));
     TRY(r->backend->upload(s->device, r->tables, r->host_tables, bytes, e));
     return r->backend->uploads_end(s->device, e);
 }
@@ -240,10 +212,9 @@ status remote_bind(struct session *s, struct error *e)
         size_t bytes = session_bytes_of(s, (value){i});
         bool has_moved = r->leaves[i].host == NULL || r->leaves[i].capacity < bytes;
         TRY(fit_mirror(s, &r->leaves[i], bytes, e));
-        if (has_moved && g->nodes[i].op == OP_input) {
-            r->backend->release(s->device, r->leaves[i].staging);
-            r->leaves[i].staging = NULL;
-            TRY(r->backend->allocate(s->device, bytes, &r->leaves[i].staging, e));
+        if (r->leaves[i].is_loaded) { /* what the loader holds may have another size */
+            remote_take_from_loader(s, i);
+            has_moved = true;
         }
         r->leaves[i].is_host_newer = r->leaves[i].is_host_newer || has_moved;
         r->seen[i] = s->tensors[i];
@@ -266,97 +237,55 @@ status remote_bind(struct session *s, struct error *e)
     return upload_tables(s, e);
 }
 
-/* ---- what the host sees ---- */
+/* ---- a step ---- */
 
-static status bring_down(struct session *s, struct mirror *m, const void *from, size_t bytes,
-                         struct error *e)
+status remote_put_inputs(struct session *s, struct error *e)
 {
-    if (m->is_device_newer && bytes > 0) {
-        TRY(s->remote->backend->download(s->device, m->host, from, bytes, e));
+    const struct graph *g = s->p->graph;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        struct mirror *m = &s->remote->leaves[i];
+        bool is_wanted = m->is_host_newer || s->pointed[i] != NULL;
+        bool is_put = s->loader != NULL && loader_holds(s->loader, i);
+        if (g->nodes[i].op == OP_input && is_wanted && !is_put) {
+            const void *data = s->pointed[i] != NULL ? s->pointed[i] : m->host;
+            TRY(session_put(s, (value){i}, data, session_bytes_of(s, (value){i}), e));
+        }
     }
-    m->is_device_newer = false;
     return ATOLL_OK;
 }
 
-struct tensor *remote_leaf(struct session *s, value leaf)
+void remote_taken(struct session *s, value leaf)
 {
-    struct device_session *r = s->remote;
-    struct mirror *m = &r->leaves[leaf.id];
-    r->seen[leaf.id] = s->tensors[leaf.id];
-    r->seen[leaf.id].data = m->host;
-    (void)r->backend->uploads_wait(s->device, &r->deferred);
-    (void)bring_down(s, m, s->own[leaf.id], session_bytes_of(s, leaf), &r->deferred);
-    m->is_host_newer = true; /* the caller may write */
-    return &r->seen[leaf.id];
+    struct mirror *m = &s->remote->leaves[leaf.id];
+    m->is_host_newer = m->is_device_newer = false;
+    m->is_loaded = true;
 }
 
-struct tensor *remote_peek(struct session *s, value leaf)
-{
-    struct device_session *r = s->remote;
-    struct tensor *t = &r->peeked[leaf.id];
-    (void)bring_down(s, &r->leaves[leaf.id], s->own[leaf.id], session_bytes_of(s, leaf),
-                     &r->deferred);
-    *t = s->tensors[leaf.id];
-    t->data = s->pointed[leaf.id] != NULL ? s->pointed[leaf.id] : r->leaves[leaf.id].host;
-    return t;
-}
-
-struct tensor remote_output(struct session *s, uint32_t i)
-{
-    struct device_session *r = s->remote;
-    value v = s->p->graph->outputs[i].value;
-    struct tensor t = s->tensors[v.id];
-    const void *from = s->p->is_snapshot[i] ? s->snapshots[i] : t.data;
-    status code = bring_down(s, &r->outputs[i], from, tensor_bytes(&t), &r->deferred);
-    t.data = code == ATOLL_OK ? r->outputs[i].host : NULL;
-    return t;
-}
-
-/* ---- a step ---- */
-
-/* What the host may have changed, of the leaves that are inputs or of the others. */
-static status upload_some(struct session *s, bool is_staged, bool *is_begun, struct error *e)
-{
-    struct device_session *r = s->remote;
-    const struct graph *g = s->p->graph;
-    for (uint32_t i = 1; i < g->n_nodes; i++) {
-        struct mirror *m = &r->leaves[i];
-        bool is_pointed = s->pointed[i] != NULL, is_mine = (m->staging != NULL) == is_staged;
-        size_t bytes = node_is_leaf(&g->nodes[i]) && is_mine ? session_bytes_of(s, (value){i}) : 0;
-        if (bytes == 0 || (!m->is_host_newer && !is_pointed)) {
-            continue;
-        }
-        if (is_pointed) {
-            TRY(r->backend->uploads_wait(s->device, e));
-            memcpy(m->host, s->pointed[i], bytes);
-        }
-        if (!*is_begun) {
-            TRY(r->backend->uploads_begin(s->device, is_staged, e));
-            *is_begun = true;
-        }
-        void *to = is_staged ? m->staging : s->own[i];
-        TRY(r->backend->upload(s->device, to, m->host, bytes, e));
-        m->is_host_newer = false;
-        m->is_staged = is_staged;
-    }
-    return *is_begun ? r->backend->uploads_end(s->device, e) : ATOLL_OK;
-}
-
+/* What the host may have changed of leaves that are no inputs. */
 static status upload_leaves(struct session *s, struct error *e)
 {
     struct device_session *r = s->remote;
+    const struct graph *g = s->p->graph;
     bool is_begun = false;
-    TRY(upload_some(s, false, &is_begun, e));
-    is_begun = false;
-    TRY(upload_some(s, true, &is_begun, e));
-    for (uint32_t i = 1; is_begun && i < s->p->graph->n_nodes; i++) {
-        if (r->leaves[i].is_staged) {
-            TRY(r->backend->copy(s->device, s->own[i], r->leaves[i].staging,
-                                 session_bytes_of(s, (value){i}), e));
-            r->leaves[i].is_staged = false;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        struct mirror *m = &r->leaves[i];
+        bool is_mine = node_is_leaf(&g->nodes[i]) && g->nodes[i].op != OP_input;
+        size_t bytes = is_mine ? session_bytes_of(s, (value){i}) : 0;
+        if (bytes == 0 || (!m->is_host_newer && s->pointed[i] == NULL)) {
+            continue;
         }
+        if (s->pointed[i] != NULL) {
+            TRY(r->backend->uploads_wait(s->device, e));
+            memcpy(m->host, s->pointed[i], bytes);
+        }
+        if (!is_begun) {
+            TRY(r->backend->uploads_begin(s->device, e));
+            is_begun = true;
+        }
+        TRY(r->backend->upload(s->device, s->own[i], m->host, bytes, e));
+        m->is_host_newer = false;
     }
-    return is_begun ? r->backend->uploads_taken(s->device, e) : ATOLL_OK;
+    return is_begun ? r->backend->uploads_end(s->device, e) : ATOLL_OK;
 }
 
 static status launch_stages(struct session *s, const struct launch *l, uint32_t first,
@@ -489,15 +418,22 @@ static status run_or_replay(struct session *s, struct error *e)
     return r->recording != NULL ? r->backend->replay(s->device, r->recording, e) : run_all(s, e);
 }
 
+status session_outcome(struct session *s, struct error *e)
+{
+    struct device_session *r = s->remote;
+    if (r == NULL || r->deferred.code == ATOLL_OK) {
+        return ATOLL_OK;
+    }
+    status code = fail(e, r->deferred.code, "%s", r->deferred.text);
+    r->deferred = (struct error){0};
+    return code;
+}
+
 status remote_step(struct session *s, struct error *e)
 {
     struct device_session *r = s->remote;
     const struct graph *g = s->p->graph;
-    if (r->deferred.code != ATOLL_OK) {
-        status code = fail(e, r->deferred.code, "%s", r->deferred.text);
-        r->deferred = (struct error){0};
-        return code;
-    }
+    TRY(session_outcome(s, e));
     TRY(upload_leaves(s, e));
     TRY(run_or_replay(s, e));
     r->steps++;

@@ -3,6 +3,7 @@
 #ifndef ATOLL_RUNTIME_SESSION_INTERNAL_H
 #define ATOLL_RUNTIME_SESSION_INTERNAL_H
 
+#include "loader.h"
 #include "program.h"
 #include "scaled.h"
 
@@ -30,6 +31,7 @@ struct session {
     struct contraction_cache *cache;
     session_watcher *watcher;
     void *watcher_context;
+    struct loader *loader;         /* by leaf: inputs of the next step; NULL: none so far */
     struct device *device;         /* NULL: the CPU */
     struct device_session *remote; /* on a device */
 };
@@ -56,6 +58,13 @@ struct tensor *remote_peek(struct session *s, value leaf);
 struct tensor *remote_leaf(struct session *s, value leaf);
 status remote_step(struct session *s, struct error *e);
 struct tensor remote_output(struct session *s, uint32_t i);
+/* The host puts the inputs it has written, or lent, since the last step. */
+status remote_put_inputs(struct session *s, struct error *e);
+/* The next contents of an input come from the loader. */
+void remote_taken(struct session *s, value leaf);
+/* session_prefetch.c */
+status session_put(struct session *s, value leaf, const void *data, size_t bytes, struct error *e);
+status session_take(struct session *s, struct error *e);
 /* session_watch.c: the results of n launches to the watcher. */
 status remote_show(struct session *s, uint32_t first, uint32_t n, struct error *e);
 

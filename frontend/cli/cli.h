@@ -124,6 +124,9 @@ void split_test(struct split *s, struct tensor *x, struct tensor *y);
 /* x, and y where the graph reads it, into the runner's inputs. */
 status batch_feed(struct runner *r, const struct tensor *x, const struct tensor *y,
                   struct error *e);
+/* The same for the next step, beside the one that runs. */
+status batch_prefetch(struct runner *r, const struct tensor *x, const struct tensor *y,
+                      struct error *e);
 void split_close(struct split *s);
 /* Share of rows whose largest logit is the label's; NaN counts as wrong. */
 double accuracy_of(const struct tensor *logits, const struct tensor *y);

@@ -147,10 +147,12 @@ static status build(struct job *j, const char *model, const char *output, bool i
     code = code == ATOLL_OK ? choose(j, &r, e) : code;
     if (code == ATOLL_OK) {
         char about[600];
-        snprintf(about, sizeof about, "atoll %s\nmodel %s\npolicy %s\nflags %s\ncontractions %s\n",
+        snprintf(about, sizeof about,
+                 "atoll %s\nmodel %s\npolicy %s\nrounding %s\nflags %s\n"
+                 "contractions %s\n",
                  ATOLL_VERSION_TEXT, model,
-                 j->compile.policy != NULL ? j->compile.policy->name : "fp32", cc_flags(),
-                 contraction_library());
+                 j->compile.policy != NULL ? j->compile.policy->name : "fp32",
+                 j->compile.is_relaxed ? "relaxed" : "strict", cc_flags(), contraction_library());
         code = runner_write_plan(&r, output, about, e);
     }
     if (code == ATOLL_OK) {

@@ -101,7 +101,12 @@ static status open_model(struct training *t, const char *path, const struct argu
         struct device_options where = context_devices(c);
         where.allows_tf32 = argument_flag(a, "tf32");
         TRY(device_open(argument(a, "device", "cpu"), &where, &t->job.compile.device, e));
-        return runner_open_plan_on(t->runner, path, t->job.compile.device, e);
+        TRY(context_apply(c, &t->job.compile, e));
+        TRY(runner_open_plan_on(t->runner, path, &t->job.compile, e));
+        if (t->runner->notice[0] != '\0') {
+            fprintf(stderr, "atoll train: %s\n", t->runner->notice);
+        }
+        return ATOLL_OK;
     }
     TRY(job_open(&t->job, path, a, c, e));
     TRY(job_policy(&t->job, argument(a, "policy", "fp32"), a, e));
@@ -222,29 +227,45 @@ static status choose_runner(struct training *t, const struct tensor *x, const st
     return stepper_call(&t->stepper, sizes, &t->runner, e);
 }
 
+/* Gives a batch to the step at hand or, ahead, to the next one, beside the step that runs. */
+static status give_batch(struct training *t, int64_t row, bool is_ahead, struct error *e)
+{
+    struct tensor x, y;
+    int64_t left = t->split.n_train - row;
+    split_batch(&t->split, row, left < t->batch ? left : t->batch, &x, &y);
+    if (is_ahead) {
+        return batch_prefetch(t->runner, &x, &y, e);
+    }
+    TRY(choose_runner(t, &x, &y, e));
+    return batch_feed(t->runner, &x, &y, e);
+}
+
+/* On a device the next batch of the epoch travels while the present step runs. */
+static bool is_prefetched(const struct training *t, int64_t row)
+{
+    return t->runner->device != NULL && t->stepper.callable == NULL && row < t->split.n_train &&
+           t->steps + 1 < t->max_steps;
+}
+
 static status one_epoch(struct training *t, int64_t epoch, const struct progress *p,
                         struct error *e)
 {
     int64_t first = t->steps > t->first_step ? t->steps : t->first_step;
+    bool is_there = false; /* the batch at hand was prefetched */
     split_epoch(&t->split, epoch);
     for (int64_t row = 0; row < t->split.n_train && t->steps < t->max_steps; row += t->batch) {
-        struct tensor x, y;
         if (t->steps < t->first_step) { /* done before the checkpoint this run resumed from */
             t->steps++;
             continue;
         }
-        int64_t n = t->split.n_train - row < t->batch ? t->split.n_train - row : t->batch;
-        split_batch(&t->split, row, n, &x, &y);
         double start = seconds_now();
-        TRY(choose_runner(t, &x, &y, e));
-        TRY(runner_input(t->runner, "x", &x, e));
-        if (y.data != NULL && graph_find(runner_graph(t->runner), "y").id != 0) {
-            TRY(runner_input(t->runner, "y", &y, e));
-        }
+        TRY(is_there ? ATOLL_OK : give_batch(t, row, false, e));
         TRY(runner_step(t->runner, e));
+        is_there = is_prefetched(t, row + t->batch);
+        TRY(is_there ? give_batch(t, row + t->batch, true, e) : ATOLL_OK);
+        double loss = runner_number(t->runner, "loss");
         t->seconds += seconds_now() - start;
         t->steps++;
-        double loss = runner_number(t->runner, "loss");
         t->loss = isnan(loss) ? (double)NAN : loss; /* a NaN prints without its sign */
         if (p->is_terminal && t->steps % 16 == 0) {
             show(p, t, epoch, false);
@@ -271,6 +292,9 @@ static void report_json(const struct training *t, const char *policy, double ste
     if (t->runner->device != NULL) {
         json_whole(&j, "device_allocated_bytes", t->runner->device->memory.peak_allocated);
         json_whole(&j, "device_reserved_bytes", t->runner->device->memory.peak_reserved);
+        struct pinned_counts pinned = session_pinned(t->runner->session);
+        json_whole(&j, "pinned_allocated_bytes", pinned.peak_allocated);
+        json_whole(&j, "pinned_reserved_bytes", pinned.peak_reserved);
     }
     json_number(&j, "accepted", t->accepted, 16);
     json_number(&j, "skipped", t->skipped, 16);

@@ -189,6 +189,15 @@ status batch_feed(struct runner *r, const struct tensor *x, const struct tensor 
                                                                        : ATOLL_OK;
 }
 
+status batch_prefetch(struct runner *r, const struct tensor *x, const struct tensor *y,
+                      struct error *e)
+{
+    TRY(runner_prefetch(r, "x", x, e));
+    return y->data != NULL && graph_find(runner_graph(r), "y").id != 0
+               ? runner_prefetch(r, "y", y, e)
+               : ATOLL_OK;
+}
+
 void split_close(struct split *s)
 {
     dataset_close(&s->data);

@@ -72,6 +72,9 @@ typedef struct atoll_compile_options {
     const char *schedule;
     double clip;
     const char *scaler; /* "auto", "on", "off" */
+    const char *device; /* "cpu", "cuda:N": where plans run. Arguments and what is kept lie in host
+                           memory all the same: each call copies them there, and back what it
+                           changed */
     uint64_t seed;      /* of the first values of params, buffers and states */
     uint32_t limit;     /* recompiles of one segment; 0: 8. More are an error with the history */
     uint32_t capacity;  /* plans kept; 0: 64. The one unused for longest goes */
@@ -90,8 +93,8 @@ typedef struct atoll_compile_options {
 } atoll_compile_options;
 
 typedef struct atoll_compiled atoll_compiled;
-/* *out is yours to destroy. Nothing is compiled before the first call. USAGE (an option),
- * OUT_OF_MEMORY. */
+/* *out is yours to destroy. Nothing is compiled before the first call. USAGE (an option), NOT_FOUND
+ * (no such device), OUT_OF_MEMORY. */
 atoll_status atoll_compile(atoll_function *function, const atoll_compile_options *options,
                            atoll_compiled **out, atoll_error *error);
 /* No call may be under way. NULL is accepted. */
@@ -119,7 +122,7 @@ atoll_status atoll_call_at(atoll_site site, atoll_compiled *f, const atoll_view 
 
 /* How one call runs, where not as the function was compiled. Zero-initialise. All of it is part of
  * the key of a plan: what has not been called this way yet is compiled, and the ledger names what
- * is another than for the plans there are (policy, rounding, grad).
+ * is another than for the plans there are (policy, rounding, runs_on, grad).
  *
  *     atoll_call_options o = {.with_gradients = 1, .wrt = "x"};
  *     atoll_call_with(f, &o, arguments, 2, NULL, results, &error);
@@ -128,6 +131,7 @@ atoll_status atoll_call_at(atoll_site site, atoll_compiled *f, const atoll_view 
 typedef struct atoll_call_options {
     const char *policy;   /* "bf16"; NULL: the function's */
     const char *rounding; /* "strict", "relaxed"; NULL: the function's */
+    const char *device;   /* "cpu", "cuda:N"; NULL: the function's */
     int with_gradients;   /* results have "grad:NAME" beside the outputs, the gradient of output
                              "loss" (else of the first; a float of rank 0) with respect to every
                              float param recorded and to the arguments of wrt; zeros where it does

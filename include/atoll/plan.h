@@ -28,18 +28,25 @@ typedef struct atoll_plan atoll_plan;
  * truncated), VERSION (made by another format version), CHECKSUM (damaged), UNSUPPORTED (made for
  * another processor), OUT_OF_MEMORY. */
 atoll_status atoll_plan_open(const char *path, atoll_plan **out, atoll_error *error);
-/* Where a plan runs. device: "cpu", "cuda" or "cuda:N"; paths of the CUDA driver and of cuBLASLt,
- * NULL for the ones the loader finds. Zero-initialise. */
+/* Where a plan runs. device: "cpu", "cuda" or "cuda:N"; paths of the CUDA driver, of cuBLASLt and
+ * of NVRTC, NULL for the ones the loader finds. Zero-initialise. */
 typedef struct atoll_place {
     const char *device;
     const char *libcuda, *libcublaslt;
-    int allows_tf32; /* 1: f32 matrix products may round their operands to TF32 */
+    const char *libnvrtc; /* looked for only where the plan's own code does not run */
+    int allows_tf32;      /* 1: f32 matrix products may round their operands to TF32 */
 } atoll_place;
-/* The same on a device the plan was compiled for. Inputs are copied at each step; outputs and state
- * come back when asked for. NOT_FOUND (no driver, no such device), UNSUPPORTED (no code for its
- * architecture), DEVICE. */
+/* The same on a device. Inputs are copied at each step; outputs and state come back when asked for.
+ * Where the plan has no code for the device, or its driver refuses that code, NVRTC compiles the
+ * plan's graph again for it; a kernel that the driver still refuses runs one op at a time.
+ * atoll_plan_notice then says why. Without NVRTC that is an error: UNSUPPORTED (no code for its
+ * architecture), DEVICE (refused). NOT_FOUND: no driver, no such device. The environment counts as
+ * on the command line (docs/cli.md) for that compilation alone. */
 atoll_status atoll_plan_open_on(const char *path, const atoll_place *place, atoll_plan **out,
                                 atoll_error *error);
+/* One line about what went another way than the plan says; NULL: nothing did. Lent until the close.
+ */
+const char *atoll_plan_notice(const atoll_plan *plan);
 /* NULL is accepted. */
 void atoll_plan_close(atoll_plan *plan);
 
@@ -48,6 +55,12 @@ void atoll_plan_close(atoll_plan *plan);
  * NOT_FOUND (the names there are), SHAPE, OUT_OF_MEMORY. */
 atoll_status atoll_plan_bind(atoll_plan *plan, const char *name, const void *data,
                              const int64_t *shape, uint32_t rank, atoll_error *error);
+/* Copies an input of the next step: `data` is yours again when it returns, and on a device it
+ * travels while the last step still runs. Call it between a step and the first look at what it
+ * gave; outputs stay as they are. The next step takes it, and so do later ones until the input is
+ * bound or prefetched again. NOT_FOUND, SHAPE, OUT_OF_MEMORY, DEVICE. */
+atoll_status atoll_plan_prefetch(atoll_plan *plan, const char *name, const void *data,
+                                 const int64_t *shape, uint32_t rank, atoll_error *error);
 /* Sets a scalar (learning rate, ...) for the next steps; no recompile. NOT_FOUND. */
 atoll_status atoll_plan_set(atoll_plan *plan, const char *name, double number, atoll_error *error);
 /* Runs one step: outputs are new, parameters and state updated in place. USAGE when an input is not

@@ -64,6 +64,11 @@ const char *atoll_training_notice(const atoll_training *training);
  * there are), SHAPE. */
 atoll_status atoll_training_feed(atoll_training *training, const atoll_view *input,
                                  atoll_error *error);
+/* The same for the next step: on a device the data travels while the last step still runs. Call it
+ * between a step and the first look at what it gave; outputs stay as they are. The next step takes
+ * it. NOT_FOUND, SHAPE, OUT_OF_MEMORY, DEVICE. */
+atoll_status atoll_training_prefetch(atoll_training *training, const atoll_view *input,
+                                     atoll_error *error);
 /* Sets a scalar (lr, beta1, ...) for the next steps; no recompile. NOT_FOUND. */
 atoll_status atoll_training_set(atoll_training *training, const char *name, double number,
                                 atoll_error *error);

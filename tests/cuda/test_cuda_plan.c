@@ -23,6 +23,7 @@ static const char MODEL[] =
     "  return loss=%loss, p=%p, q=%q\n}\n";
 
 static char path[256];
+static bool is_emulated;
 
 static void write_plan(const char *const *archs, uint32_t n, bool skips_c)
 {
@@ -138,17 +139,143 @@ START_TEST(threads_and_plans)
 }
 END_TEST
 
+/* ---- inputs of the next step ---- */
+
+static void batch(float *x, int64_t n, int seed)
+{
+    for (int64_t i = 0; i < n * 6; i++) {
+        x[i] = (float)((i * 7 + seed) % 23) * 0.125F - 1.0F;
+    }
+}
+
+/* Prefetched while the step before runs, on the device and on the CPU: the bits of binding. */
+START_TEST(prefetched_inputs)
+{
+    static const char *const archs[] = {"sm_90"};
+    static float x[64 * 6];
+    atoll_error e = {0};
+    atoll_plan *bound = NULL, *ahead = NULL;
+    atoll_place where = place();
+    atoll_view a, b;
+    write_plan(archs, 1, false);
+    ck_assert_msg(atoll_plan_open(path, &bound, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_int_eq(_i == 0 ? atoll_plan_open_on(path, &where, &ahead, &e)
+                             : atoll_plan_open(path, &ahead, &e),
+                     ATOLL_OK);
+    for (int i = 0; i < 6; i++) {
+        int64_t n = i < 3 ? 5 : 17;
+        batch(x, n, i);
+        if (i == 0) {
+            ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){n, 6}, 2, &e),
+                             ATOLL_OK);
+        }
+        ck_assert_int_eq(atoll_plan_bind(bound, "x", x, (int64_t[]){n, 6}, 2, &e), ATOLL_OK);
+        ck_assert_msg(atoll_plan_step(bound, &e) == ATOLL_OK, "%s", e.text);
+        ck_assert_msg(atoll_plan_step(ahead, &e) == ATOLL_OK, "%s", e.text);
+        n = i + 1 < 3 ? 5 : 17;
+        batch(x, n, i == 4 ? 99 : i + 1);
+        ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){n, 6}, 2, &e), ATOLL_OK);
+        memset(x, 0xff, sizeof x); /* ours again */
+        ck_assert_int_eq(atoll_plan_output(bound, "p", &a, &e), ATOLL_OK);
+        ck_assert_int_eq(atoll_plan_output(ahead, "p", &b, &e), ATOLL_OK);
+        same_view(&a, &b);
+        if (i == 4) { /* bound after all: the last word counts */
+            static float other[17 * 6];
+            batch(other, 17, 5);
+            ck_assert_int_eq(atoll_plan_bind(ahead, "x", other, (int64_t[]){17, 6}, 2, &e),
+                             ATOLL_OK);
+        }
+    }
+    ck_assert_int_eq(atoll_plan_prefetch(ahead, "z", x, (int64_t[]){5, 6}, 2, &e), ATOLL_NOT_FOUND);
+    ck_assert_int_eq(atoll_plan_prefetch(ahead, "x", x, (int64_t[]){5, 7}, 2, &e), ATOLL_SHAPE);
+    ck_assert_msg(atoll_plan_step(ahead, NULL) == ATOLL_OK, "what was prefetched before stands");
+    atoll_plan_close(bound);
+    atoll_plan_close(ahead);
+}
+END_TEST
+
+/* ---- code that the device does not run ---- */
+
+/* Steps p on the device beside the same plan on the CPU; closes both. */
+static void same_as_cpu(atoll_plan *p)
+{
+    static const char *const names[] = {"loss", "p", "q"};
+    atoll_error e = {0};
+    atoll_plan *here = NULL;
+    atoll_view a, b;
+    ck_assert_msg(atoll_plan_open(path, &here, &e) == ATOLL_OK, "%s", e.text);
+    for (int i = 0; i < 4; i++) {
+        step(here, 3 + i / 2, i);
+        step(p, 3 + i / 2, i);
+        for (uint32_t k = 0; k < ARRAY_LEN(names); k++) {
+            ck_assert_int_eq(atoll_plan_output(here, names[k], &a, &e), ATOLL_OK);
+            ck_assert_int_eq(atoll_plan_output(p, names[k], &b, &e), ATOLL_OK);
+            same_view(&a, &b);
+        }
+        ck_assert_int_eq(atoll_plan_state(here, "w", &a, &e), ATOLL_OK);
+        ck_assert_int_eq(atoll_plan_state(p, "w", &b, &e), ATOLL_OK);
+        same_view(&a, &b);
+    }
+    atoll_plan_close(here);
+    atoll_plan_close(p);
+}
+
+/* Code for a newer architecture, or none for any: the graph is compiled again, for this one. */
 START_TEST(no_code_for_it)
 {
     static const char *const archs[] = {"sm_120"};
+    const uint32_t n = (uint32_t)_i; /* architectures in the plan */
     atoll_error e = {0};
     atoll_plan *p = NULL;
     atoll_place where = place();
-    write_plan(archs, 1, true);
+    write_plan(archs, n, false);
+    ck_assert_msg(atoll_plan_open_on(path, &where, &p, &e) == ATOLL_OK, "%s", e.text);
+    const char *notice = atoll_plan_notice(p);
+    ck_assert_ptr_nonnull(notice);
+    ck_assert_ptr_nonnull(strstr(notice, "compiled again for cuda:0"));
+    ck_assert_ptr_nonnull(strstr(notice, n > 0 ? "compiled for sm_120" : "no kernel for cuda:0"));
+    same_as_cpu(p);
+    where.libnvrtc = "/none";
     ck_assert_int_eq(atoll_plan_open_on(path, &where, &p, &e), ATOLL_UNSUPPORTED);
     ck_assert_ptr_null(p);
-    ck_assert_ptr_nonnull(strstr(e.text, "compiled for sm_120"));
+    ck_assert_ptr_nonnull(strstr(e.text, n > 0 ? "compiled for sm_120" : "no kernel for cuda:0"));
     ck_assert_ptr_nonnull(strstr(e.text, "--target cuda:sm_"));
+    ck_assert_msg(strstr(e.text, "/none") != NULL, "%s", e.text);
+}
+END_TEST
+
+/* The driver refuses a module of the plan, and the kernel in it when compiled again: its group runs
+ * one op at a time. */
+START_TEST(refused_group_runs_op_by_op)
+{
+    static const char *const archs[] = {"sm_80"};
+    atoll_error e = {0};
+    atoll_plan *p = NULL;
+    atoll_place where = place();
+    write_plan(archs, 1, false);
+    setenv("ATOLL_EMULATOR_REFUSE", "mul_div", 1);
+    status code = atoll_plan_open_on(path, &where, &p, &e);
+    ck_assert_msg(code == ATOLL_OK, "%s", e.text);
+    const char *notice = atoll_plan_notice(p);
+    ck_assert_ptr_nonnull(notice);
+    ck_assert_msg(strstr(notice, "1 groups one op at a time") != NULL, "%s", notice);
+    ck_assert_ptr_nonnull(strstr(notice, "refused, as ATOLL_EMULATOR_REFUSE wants"));
+    same_as_cpu(p);
+    where.libnvrtc = "/none";
+    ck_assert_int_eq(atoll_plan_open_on(path, &where, &p, &e), ATOLL_DEVICE);
+    ck_assert_ptr_null(p);
+    ck_assert_ptr_nonnull(strstr(e.text, "refused"));
+    ck_assert_ptr_nonnull(strstr(e.text, "driver (for CUDA"));
+    ck_assert_msg(strstr(e.text, "/none") != NULL, "%s", e.text);
+    e = (atoll_error){0};
+    where.libnvrtc = NULL;
+    setenv("ATOLL_EMULATOR_REFUSE", "k", 1); /* single ops, too: nothing smaller to run */
+    ck_assert_int_ne(atoll_plan_open_on(path, &where, &p, &e), ATOLL_OK);
+    ck_assert_ptr_nonnull(strstr(e.text, "refused"));
+    unsetenv("ATOLL_EMULATOR_REFUSE");
+    ck_assert_int_eq(atoll_plan_open_on(path, &where, &p, NULL), ATOLL_OK);
+    ck_assert_ptr_null(atoll_plan_notice(p)); /* its own code, again */
+    atoll_plan_close(p);
 }
 END_TEST
 
@@ -274,7 +401,9 @@ START_TEST(recorded_algorithms)
     float x[8 * 16];
     write_products(choices[_i].change);
     struct device *d = logging_device();
-    ck_assert_msg(runner_open_plan_on(&r, path, d, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(runner_open_plan_on(&r, path, &(struct compile_options){.device = d}, &e) ==
+                      ATOLL_OK,
+                  "%s", e.text);
     ck_assert_uint_eq(r.file.cuda.n_choices, choices[_i].change != NOT_RECORDED);
     for (int i = 0; i < 8 * 16; i++) {
         x[i] = (float)(i % 7);
@@ -295,12 +424,51 @@ START_TEST(recorded_algorithms)
 }
 END_TEST
 
+static void keep_reason(void *context, const char *category, const char *line)
+{
+    (void)context;
+    if (strcmp(category, "kernels") == 0 && strstr(line, "again") != NULL) {
+        strncat(logged, line, sizeof logged - strlen(logged) - 1);
+    }
+}
+
+/* The runner of the command line does what the public call does, and logs it. */
+START_TEST(runner_compiles_again)
+{
+    struct error e = {0};
+    struct runner here, there;
+    struct device *d = logging_device();
+    struct compile_options o = {
+        .device = d, .libnvrtc = getenv("ATOLL_LIBNVRTC"), .log = keep_reason};
+    write_plan(NULL, 0, false);
+    ck_assert_msg(runner_open_plan(&here, path, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_msg(runner_open_plan_on(&there, path, &o, &e) == ATOLL_OK, "%s", e.text);
+    ck_assert_str_eq(here.notice, "");
+    ck_assert_ptr_nonnull(strstr(there.notice, "compiled again for cuda:0"));
+    ck_assert_str_eq(logged, there.notice);
+    ck_assert_int_eq(runner_bind(&here, (int64_t[MAX_SYMBOLS]){0, 3}, &e), ATOLL_OK);
+    ck_assert_int_eq(runner_bind(&there, (int64_t[MAX_SYMBOLS]){0, 3}, &e), ATOLL_OK);
+    ck_assert_int_eq(runner_step(&here, &e), ATOLL_OK);
+    ck_assert_msg(runner_step(&there, &e) == ATOLL_OK, "%s", e.text);
+    struct tensor a = runner_output(&here, "q"), b = runner_output(&there, "q");
+    ck_assert_mem_eq(a.data, b.data, tensor_bytes(&a));
+    runner_free(&here);
+    runner_free(&there);
+    device_close(d);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
+    tcase_add_test(tc, runner_compiles_again);
     tcase_add_loop_test(tc, recorded_algorithms, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tc, device_is_cpu);
+    tcase_add_loop_test(tc, prefetched_inputs, 0, 2);
     tcase_add_test(tc, threads_and_plans);
-    tcase_add_test(tc, no_code_for_it);
+    tcase_add_loop_test(tc, no_code_for_it, 0, 2);
+    if (is_emulated) {
+        tcase_add_test(tc, refused_group_runs_op_by_op);
+    }
     tcase_add_test(tc, only_for_the_device);
     tcase_add_test(tc, bad_devices);
 }
@@ -311,6 +479,7 @@ int main(void)
     if (device == NULL) {
         return SKIPPED;
     }
+    is_emulated = strstr(device->name, "emulated") != NULL;
     device_close(device);
     snprintf(path, sizeof path, "/tmp/atoll_cuda_plan_%ld.plan", (long)getpid());
     int code = run_suite("cuda_plan", fill);

@@ -3,6 +3,7 @@
  * random training graphs give the bits of one op at a time. */
 #include "cuda_suite.h"
 
+#include <dlfcn.h>
 #include <math.h>
 
 #include "frontend/runner.h"
@@ -10,6 +11,8 @@
 #include "tests/fuzz/fill.h"
 
 static struct device *device;
+/* The emulator's count of its work; NULL on a real device. */
+static void (*statistics)(uint64_t *launches, uint64_t *instructions);
 enum { MANY = 100000, FEW = 4096 };
 
 static uint64_t next_random(uint64_t *state)
@@ -257,6 +260,74 @@ START_TEST(indices)
 }
 END_TEST
 
+/* Many positions an index, in slices narrower and wider than a block, around an inner axis; some
+ * indices out of range. The sums show their order in the last bits. */
+START_TEST(adds_in_order)
+{
+    static const enum dtype types[] = {F32, BF16, I64};
+    static const int64_t inner[] = {1, 5, 300}, positions[][2] = {{1, 1}, {5, 51}, {7, 100}};
+    struct graph *g = graph_create("adds");
+    struct attr axis = {.name = "axis", .kind = ATTR_INT, .i = 1};
+    for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+        for (size_t m = 0; m < ARRAY_LEN(positions); m++) {
+            char *name = arena_text(&g->arena, "%s%d", dtype_info[types[t]].name, (int)m);
+            const int64_t *p = positions[m];
+            value x = graph_leaf(g, OP_input, arena_text(&g->arena, "x%s", name), types[t],
+                                 (int64_t[]){2, 9, inner[_i]}, 3);
+            value y = graph_leaf(g, OP_input, arena_text(&g->arena, "y%s", name), types[t],
+                                 (int64_t[]){2, p[0], p[1], inner[_i]}, 4);
+            value k = graph_leaf(g, OP_input, arena_text(&g->arena, "k%s", name), F32, p, 2);
+            x = types[t] == I64 ? x : graph_op1(g, OP_sin, x);
+            y = types[t] == I64 ? y : graph_op1(g, OP_sin, y);
+            k = cast_to(g, k, I64, false);
+            graph_output(g, name, graph_add(g, OP_index_add, (value[]){x, k, y}, 3, &axis, 1));
+        }
+    }
+    same_bits(g, "adds by index", 9);
+}
+END_TEST
+
+/* Thread instructions of one step of index_add over m positions of 40 indices, inner elements each,
+ * as the emulator counts them. */
+static double cost_of_adds(int64_t m, int64_t inner)
+{
+    struct error e = {0};
+    struct runner r;
+    struct compile_options o = {.device = device, .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct graph *g = graph_create("cost");
+    value x = graph_leaf(g, OP_buffer, "x", F32, (int64_t[]){40, inner}, 2);
+    value y = graph_leaf(g, OP_buffer, "y", F32, (int64_t[]){m, inner}, 2);
+    value k = graph_leaf(g, OP_buffer, "k", I64, &m, 1);
+    struct attr axis = {.name = "axis", .kind = ATTR_INT, .i = 0};
+    uint64_t before, after, launches;
+    graph_output(g, "sum", graph_add(g, OP_index_add, (value[]){x, k, y}, 3, &axis, 1));
+    ck_assert_msg(runner_open(&r, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);
+    for (int64_t i = 0; i < m; i++) {
+        ((int64_t *)runner_leaf(&r, "k")->data)[i] = i * 7 % 40;
+    }
+    statistics(&launches, &before);
+    ck_assert_msg(runner_step(&r, &e) == ATOLL_OK, "%s", e.text);
+    (void)runner_number(&r, "sum");
+    statistics(&launches, &after);
+    runner_free(&r);
+    graph_destroy(g);
+    return (double)(after - before);
+}
+
+/* An element of a source costs the same however many positions there are, and the search for equal
+ * indices does not grow with the size of a slice. */
+START_TEST(cost_of_adds_is_that_of_the_sources)
+{
+    double narrow = cost_of_adds(600, 8), wide = cost_of_adds(600, 256),
+           more = cost_of_adds(1200, 256);
+    printf("index_add: %.3g thread instructions for 600 x 8, %.3g for 600 x 256, %.3g for 1200 x "
+           "256\n",
+           narrow, wide, more);
+    ck_assert_double_lt((wide - narrow) / (600.0 * 248.0), 100.0);
+    ck_assert_double_lt(more / wide, 4.0); /* comparing positions is the square of them */
+}
+END_TEST
+
 START_TEST(random_numbers)
 {
     struct graph *g = graph_create("random");
@@ -300,11 +371,19 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, casts, 0, 10);
     tcase_add_loop_test(tc, reduction, 0, (int)ARRAY_LEN(reductions));
     tcase_add_test(tc, indices);
+    tcase_add_loop_test(tc, adds_in_order, 0, 3);
+    if (statistics != NULL) {
+        tcase_add_test(tc, cost_of_adds_is_that_of_the_sources);
+    }
     tcase_add_test(tc, random_numbers);
     tcase_add_test(tc, random_graphs);
 }
 
 int main(void)
 {
+    const char *driver = getenv("ATOLL_LIBCUDA");
+    void *library = driver != NULL ? dlopen(driver, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *address = library != NULL ? dlsym(library, "atoll_emulator_statistics") : NULL;
+    memcpy(&statistics, &address, sizeof statistics);
     return run_on_device("cuda_run", fill, &device);
 }

@@ -182,6 +182,9 @@ static uint32_t field(uint32_t a, uint32_t at, uint32_t n)
     X("clz.b32", "rr", U(A) ? __builtin_clz(U(A)) : 32)                                            \
     X("bfind.s32", "rr",                                                                           \
       S(A) == 0 || S(A) == -1 ? UINT32_MAX : U(31 - __builtin_clz(U(S(A) < 0 ? ~A : A))))          \
+    X("bfind.shiftamt.u32", "rr", U(A) == 0 ? UINT32_MAX : U(__builtin_clz(U(A))))                 \
+    X("bfind.shiftamt.s64", "rd",                                                                  \
+      A == 0 || ~A == 0 ? UINT32_MAX : U(__builtin_clzll(A >> 63 ? ~A : A)))                       \
     X("prmt.b32", "rrrr", prmt(U(A), U(B), U(C)))                                                  \
     X("and.b64", "ddd", A &B)                                                                      \
     X("not.b16", "hh", H(~A))                                                                      \

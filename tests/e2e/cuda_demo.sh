@@ -61,6 +61,11 @@ for mode in "" --eager; do
 done
 same "$work/model.st" "$work/plan.st" "model and plan"
 same "$work/model--eager.st" "$work/plan.st" "one op at a time and plan"
+# with a ledger each batch is fed when its step comes, without one it travels while the step before runs
+"$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps 12 --ledger "$work/ledger" --save "$work/fed.st"
+same "$work/fed.st" "$work/plan.st" "fed and prefetched"
+"$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 4 --json |
+    grep -Eq '"pinned_allocated_bytes": *33792, *"pinned_reserved_bytes": *33792[,}]' # 64 x 64 f32 and 64 i64, twice
 if "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" --quiet 2>"$work/error"; then
     echo "a plan without code for the CPU ran there"
     exit 1

@@ -13,7 +13,7 @@
 #include "tests/fuzz/generate.h"
 
 enum { CALLS = 6, ROWS = 5, COLUMNS = 3, WORKERS = 2 };
-static uint64_t n_sequences = 200, seed;
+static uint64_t n_sequences = 60, seed;
 
 enum { WANTS_X = 1, WANTS_B = 2 };
 /* What a call is made of: each field is what a reason may name. */

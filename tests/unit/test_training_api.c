@@ -32,7 +32,9 @@ static atoll_training *open_with(const atoll_training_options *o)
     return m;
 }
 
-static void feed(atoll_training *m, int64_t rows)
+typedef atoll_status give(atoll_training *m, const atoll_view *input, atoll_error *error);
+
+static void give_batch(atoll_training *m, int64_t rows, give *to)
 {
     atoll_error error = {0};
     float x[SMALL_ROWS * 5];
@@ -41,8 +43,13 @@ static void feed(atoll_training *m, int64_t rows)
     atoll_view views[] = {atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(rows, 5), x),
                           atoll_view_of("y", ATOLL_I64, ATOLL_DIMS(rows), y)};
     for (int i = 0; i < 2; i++) {
-        ck_assert_msg(atoll_training_feed(m, &views[i], &error) == ATOLL_OK, "%s", error.text);
+        ck_assert_msg(to(m, &views[i], &error) == ATOLL_OK, "%s", error.text);
     }
+}
+
+static void feed(atoll_training *m, int64_t rows)
+{
+    give_batch(m, rows, atoll_training_feed);
 }
 
 static double step(atoll_training *m)
@@ -92,6 +99,31 @@ START_TEST(both_modes_agree)
     ASSERT_NUMBER(atoll_training_number(fused, "skipped"), 0.0);
     atoll_training_close(fused);
     atoll_training_close(eager);
+}
+END_TEST
+
+/* Prefetched before the outputs are looked at: they stay, and the bits are those of feeding. */
+START_TEST(prefetched_batches)
+{
+    atoll_training_options o = {.policy = "bf16", .is_eager = _i};
+    atoll_training *fed = open_with(&o), *ahead = open_with(&o);
+    atoll_error error = {0};
+    atoll_view none = atoll_view_of("z", ATOLL_F32, ATOLL_DIMS(1), &o);
+    give_batch(ahead, SMALL_ROWS, atoll_training_prefetch);
+    for (int i = 0; i < 4; i++) {
+        atoll_view logits;
+        feed(fed, i == 2 ? 5 : SMALL_ROWS);
+        double loss = step(fed);
+        ck_assert_msg(atoll_training_step(ahead, &error) == ATOLL_OK, "%s", error.text);
+        give_batch(ahead, i == 1 ? 5 : SMALL_ROWS, atoll_training_prefetch);
+        ASSERT_NUMBER(atoll_training_number(ahead, "loss"), loss);
+        ck_assert_int_eq(atoll_training_output(ahead, "logits", &logits, NULL), ATOLL_OK);
+        ck_assert_int_eq(logits.shape[0], i == 2 ? 5 : SMALL_ROWS);
+    }
+    same_state(fed, ahead);
+    ck_assert_int_eq(atoll_training_prefetch(ahead, &none, &error), ATOLL_NOT_FOUND);
+    atoll_training_close(fed);
+    atoll_training_close(ahead);
 }
 END_TEST
 
@@ -293,6 +325,7 @@ static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
     tcase_add_loop_test(tc, both_modes_agree, 0, 3);
+    tcase_add_loop_test(tc, prefetched_batches, 0, 2);
     tcase_add_test(tc, checkpoints_go_on);
     tcase_add_test(tc, scalars_change_without_a_recompile);
     tcase_add_test(tc, a_forward_model_takes_the_parameters);
