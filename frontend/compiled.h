@@ -21,6 +21,8 @@ struct stored {
     char *name;
     enum op op;
     struct tensor tensor;
+    uint64_t version;     /* grows with each change; under in_store */
+    _Atomic bool is_lent; /* people have a view of it: it may change unseen between calls */
     struct stored *next;
 };
 

@@ -1,9 +1,9 @@
 /* Plans of a compiled function: built by the conductor from a segment's graph, run over memory that
  * others own: arguments where they lie, stored tensors where they stay. Each thread that runs a
  * plan has a session (or eager outputs) of its own, kept for the next run. On a device one run
- * follows another; a session copies in what it is pointed to, and what the run changed of what is
- * stored is copied back once all of it is there. Invariant: a plan that writes what is stored runs
- * alone. */
+ * follows another; a session copies in what it is pointed to, stored tensors where they are another
+ * version than the one there, and what the run changed of them is copied back once all of it is
+ * there. Invariant: a plan that writes what is stored runs alone. */
 #include "compiled.h"
 
 #include <stdio.h>
@@ -18,12 +18,14 @@ struct bound {
     value leaf;
     uint32_t ordinal;      /* among the leaves of the segment's graph */
     struct stored *stored; /* NULL: of the call, by ordinal */
+    bool is_updated;       /* a run changes it: it is stored */
 };
 
 struct plan_seat {
     struct session *session;         /* fused */
     struct tensor *leaves, *outputs; /* eager: by node, by output; outputs own their memory */
     size_t *room;                    /* eager: of outputs */
+    uint64_t *versions; /* on a device, by node: of stored leaves, as they are there; 0: unknown */
     struct contraction_cache *cache;
     struct plan_seat *next;
 };
@@ -71,6 +73,9 @@ static status bind_leaves(struct plan *p, const struct trace *t, const int64_t *
         if (!is_of_call) {
             TRY(store_find(p->f, n, symbols, &b->stored, e));
             p->reads = true;
+        }
+        for (uint32_t u = 0; u < g->n_updates; u++) {
+            b->is_updated = b->is_updated || (b->stored != NULL && g->updates[u].leaf.id == i);
         }
     }
     p->writes = g->n_updates > 0;
@@ -193,6 +198,7 @@ static void seat_free(const struct plan *p, struct plan_seat *s)
     free(s->leaves);
     free(s->outputs);
     free(s->room);
+    free(s->versions);
     free(s);
 }
 
@@ -208,6 +214,7 @@ static struct plan_seat *seat_new(const struct plan *p, struct error *e)
         struct device_code code;
         struct device_image *images = cuda_code_images(&p->compiled.cuda, &code);
         s->session = session_create_on(&p->compiled.program, p->device, &code, e);
+        s->versions = calloc(g->n_nodes, sizeof *s->versions);
         free(images);
     } else {
         s->leaves = calloc(g->n_nodes, sizeof *s->leaves);
@@ -217,7 +224,7 @@ static struct plan_seat *seat_new(const struct plan *p, struct error *e)
     }
     bool is_whole =
         p->is_eager ? s->leaves != NULL && s->outputs != NULL && s->room != NULL && s->cache != NULL
-                    : s->session != NULL;
+                    : s->session != NULL && s->versions != NULL;
     if (!is_whole) {
         seat_free(p, s);
         fail(e, ATOLL_OUT_OF_MEMORY, "no memory to run a plan");
@@ -280,21 +287,46 @@ static void *memory_of(const struct bound *b, const void *const *ordered)
 /* What a run on a device changed of what is stored: copied when all of it has come down. */
 static status bring_back(struct plan *p, struct session *s, struct error *e)
 {
-    const struct graph *g = p->compiled.primitive;
-    for (uint32_t i = 0; i < g->n_updates; i++) {
-        (void)session_leaf(s, g->updates[i].leaf);
-    }
-    TRY(session_outcome(s, e));
+    struct tensor from;
     for (uint32_t i = 0; i < p->n_bound; i++) {
-        const struct stored *to = p->bound[i].stored;
-        for (uint32_t u = 0; to != NULL && u < g->n_updates; u++) {
-            if (g->updates[u].leaf.id == p->bound[i].leaf.id) {
-                const struct tensor *from = session_leaf(s, p->bound[i].leaf);
-                memcpy(to->tensor.data, from->data, tensor_bytes(from));
-            }
+        if (p->bound[i].is_updated) {
+            TRY(session_fetch(s, p->bound[i].leaf, &from, e));
+        }
+    }
+    for (uint32_t i = 0; i < p->n_bound; i++) {
+        if (p->bound[i].is_updated) {
+            TRY(session_fetch(s, p->bound[i].leaf, &from, e)); /* there by now */
+            memcpy(p->bound[i].stored->tensor.data, from.data, tensor_bytes(&from));
         }
     }
     return ATOLL_OK;
+}
+
+/* Points the leaves to their memory, but for stored ones that the seat's device has as they are. */
+static void point_leaves(struct plan *p, struct plan_seat *s, const void *const *ordered)
+{
+    for (uint32_t i = 0; i < p->n_bound; i++) {
+        const struct bound *b = &p->bound[i];
+        bool is_there = p->device != NULL && b->stored != NULL && !b->stored->is_lent &&
+                        s->versions[i] == b->stored->version;
+        session_point(s->session, b->leaf, is_there ? NULL : memory_of(b, ordered));
+        if (p->device != NULL) {
+            s->versions[i] = 0; /* until the run has come to its end */
+        }
+    }
+}
+
+static void note_changes(struct plan *p, struct plan_seat *s, bool is_done)
+{
+    for (uint32_t i = 0; i < p->n_bound; i++) {
+        struct stored *to = p->bound[i].stored;
+        if (p->bound[i].is_updated) {
+            to->version++;
+        }
+        if (is_done && p->device != NULL && to != NULL) {
+            s->versions[i] = to->version;
+        }
+    }
 }
 
 static status run_fused(struct plan *p, struct plan_seat *s, const int64_t *symbols,
@@ -303,9 +335,7 @@ static status run_fused(struct plan *p, struct plan_seat *s, const int64_t *symb
 {
     const struct graph *g = p->compiled.primitive;
     TRY(session_bind(s->session, symbols, e));
-    for (uint32_t i = 0; i < p->n_bound; i++) {
-        session_point(s->session, p->bound[i].leaf, memory_of(&p->bound[i], ordered));
-    }
+    point_leaves(p, s, ordered);
     TRY(session_step(s->session, e));
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         struct tensor t = session_output(s->session, i);
@@ -405,6 +435,7 @@ status plan_run(struct plan *p, const int64_t *symbols, const void *const *order
     }
     struct sitting run = {p, s, symbols, ordered, take, context, e};
     status code = run_recoverable(run_body, &run, e);
+    note_changes(p, s, code == ATOLL_OK);
     if (p->writes || p->reads) {
         pthread_rwlock_unlock(&p->f->in_store);
     }

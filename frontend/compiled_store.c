@@ -30,7 +30,7 @@ static status add(struct atoll_compiled *f, const struct node *n, const struct t
     struct stored *s = calloc(1, sizeof *s);
     size_t bytes = (tensor_bytes(like) + 64) / 64 * 64;
     if (s != NULL) {
-        *s = (struct stored){.op = n->op, .tensor = *like, .next = f->store};
+        *s = (struct stored){.op = n->op, .tensor = *like, .version = 1, .next = f->store};
         s->name = strdup(n->name);
         s->tensor.data = aligned_alloc(64, bytes);
     }
@@ -111,8 +111,9 @@ atoll_status atoll_compiled_state(atoll_compiled *f, const char *name, atoll_vie
                                   atoll_error *error)
 {
     pthread_mutex_lock(&f->lock);
-    const struct stored *s = find(f, name);
+    struct stored *s = find(f, name);
     if (s != NULL) {
+        s->is_lent = true;
         lend_view(s->name, &s->tensor, out);
     }
     pthread_mutex_unlock(&f->lock);
@@ -124,10 +125,11 @@ atoll_status atoll_compiled_set(atoll_compiled *f, const char *name, double numb
 {
     pthread_rwlock_wrlock(&f->in_store);
     pthread_mutex_lock(&f->lock);
-    const struct stored *s = find(f, name);
+    struct stored *s = find(f, name);
     bool is_number = s != NULL && s->op == OP_scalar;
     if (is_number) {
         dtype_store(s->tensor.dtype, s->tensor.data, number);
+        s->version++;
     }
     pthread_mutex_unlock(&f->lock);
     pthread_rwlock_unlock(&f->in_store);

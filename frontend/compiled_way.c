@@ -85,6 +85,19 @@ static status wrong(const struct running *r, struct error *e, const char *what, 
                 found, hint);
 }
 
+struct unknown {
+    const char *policy;
+    struct error *e;
+};
+
+/* Says which policies there are: the names take memory. */
+static status unknown_body(void *context)
+{
+    const struct unknown *u = context;
+    const struct policy *none;
+    return policy_named(u->policy, &none, u->e);
+}
+
 status way_begin(struct running *r, struct error *e)
 {
     const atoll_call_options *o = r->options;
@@ -107,7 +120,11 @@ status way_begin(struct running *r, struct error *e)
                      " without gradients; hint: .with_gradients = 1");
     }
     if (o->policy != NULL) {
-        TRY(policy_named(o->policy, &q.policy, e));
+        q.policy = policy_builtin(o->policy);
+        struct unknown u = {o->policy, e};
+        if (q.policy == NULL) {
+            return run_recoverable(unknown_body, &u, e);
+        }
     }
     if (o->rounding != NULL) {
         q.is_relaxed = strcmp(o->rounding, "relaxed") == 0;

@@ -87,6 +87,8 @@ typedef void session_watcher(void *context, uint32_t launch, value v, const stru
 void session_watch(struct session *s, session_watcher *watcher, void *context);
 /* The tensor of output i after a step; valid until the next step or bind. */
 struct tensor session_output(struct session *s, uint32_t i);
+/* What a leaf holds after a step, in host memory to look at; lent until the next call. DEVICE. */
+status session_fetch(struct session *s, value leaf, struct tensor *out, struct error *e);
 /* On a device: what session_leaf or session_output could not do since the last step or the last
  * time asked, for they have no record to fill; the next step would say so. */
 status session_outcome(struct session *s, struct error *e);

@@ -67,3 +67,15 @@ struct tensor remote_output(struct session *s, uint32_t i)
     t.data = code == ATOLL_OK ? r->outputs[i].host : NULL;
     return t;
 }
+
+status session_fetch(struct session *s, value leaf, struct tensor *out, struct error *e)
+{
+    *out = s->tensors[leaf.id];
+    if (s->device != NULL) {
+        struct mirror *m = &s->remote->leaves[leaf.id];
+        TRY(bring_down(s, m, s->own[leaf.id], session_bytes_of(s, leaf), e));
+        remote_take_from_loader(s, leaf.id);
+        out->data = m->host;
+    }
+    return ATOLL_OK;
+}

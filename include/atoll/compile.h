@@ -73,8 +73,8 @@ typedef struct atoll_compile_options {
     double clip;
     const char *scaler; /* "auto", "on", "off" */
     const char *device; /* "cpu", "cuda:N": where plans run. Arguments and what is kept lie in host
-                           memory all the same: each call copies them there, and back what it
-                           changed */
+                           memory all the same: a call copies there what is not there as it is,
+                           and back what it changed */
     uint64_t seed;      /* of the first values of params, buffers and states */
     uint32_t limit;     /* recompiles of one segment; 0: 8. More are an error with the history */
     uint32_t capacity;  /* plans kept; 0: 64. The one unused for longest goes */

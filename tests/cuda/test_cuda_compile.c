@@ -47,13 +47,31 @@ static void compile_demo(struct compiled *c, const char *policy, bool is_unfused
     graph_destroy(g);
 }
 
+static uint64_t case_now; /* of the random graphs; generate_case(20, N, ..) */
+
+/* Where the kernel or function that `at` lies in begins. */
+static const char *function_at(const char *ptx, const char *at)
+{
+    const char *found = ptx;
+    while (at > ptx && found == ptx) {
+        at--;
+        bool is_head = strncmp(at, ".entry ", 7) == 0 || strncmp(at, ".func ", 6) == 0;
+        found = is_head ? at : found;
+    }
+    return found;
+}
+
 static void absent(const char *ptx, const char *word)
 {
-    const char *at = strstr(ptx, word);
-    while (at != NULL && at > ptx && at[-1] != '\n') {
-        at--;
+    for (const char *at = strstr(ptx, word); at != NULL; at = strstr(at + 1, word)) {
+        const char *in = function_at(ptx, at);
+        size_t length = strcspn(in, "\n");
+        /* CUDA's own sine and cosine of large f64 numbers, not ours */
+        const char *own = strstr(in, "__internal_trig_reduction_slowpathd");
+        bool is_cuda = own != NULL && own < in + length;
+        ck_assert_msg(is_cuda, "case %d: found '%.*s' in %.*s", (int)case_now,
+                      (int)strcspn(at, "\n"), at, (int)length, in);
     }
-    ck_assert_msg(at == NULL, "found '%.*s'", at != NULL ? (int)strcspn(at, "\n") : 0, at);
 }
 
 /* Every image is there; nothing lies in local memory, flushes or computes in f64 (unless the graph
@@ -251,6 +269,7 @@ static void compile_case(uint64_t number, struct totals *totals)
     struct compiled c;
     struct error e = {0};
     struct train_options train = train_options_default();
+    case_now = number;
     generate_case(20, number, &f);
     train.allows_low_params = true;
     struct compile_options o = {.train = f.is_trained ? &train : NULL,

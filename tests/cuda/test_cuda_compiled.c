@@ -4,11 +4,14 @@
  * the driver refuses; errors leave what is kept as it was; threads. */
 #include "cuda_suite.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "tests/small_compiled.h"
 
 static bool is_emulated;
+static void (*watch)(const char *name, int nth); /* of a driver that counts; NULL: none here */
+static int (*seen)(void);
 static const atoll_compile_options here = {.seed = 3}, there = {.seed = 3, .device = "cuda:0"},
                                    eager_there = {.seed = 3, .device = "cuda:0", .is_eager = 1};
 
@@ -323,6 +326,36 @@ START_TEST(threads)
 }
 END_TEST
 
+/* What is kept goes to the device when it changed since it was there: not with every call. */
+START_TEST(kept_stays_there)
+{
+    atoll_compile_options o = there;
+    atoll_compiled *f = open_with(weighted, &o), *step;
+    atoll_results *r = atoll_results_create();
+    atoll_view w;
+    call(f, NULL, 0, 1, NULL, r);
+    watch("cuMemcpyHtoDAsync", -1);
+    call(f, NULL, 1, 1, NULL, r);
+    ck_assert_int_eq(seen(), 1); /* the argument */
+    ck_assert_int_eq(atoll_compiled_state(f, "w", &w, NULL), ATOLL_OK);
+    call(f, NULL, 1, 1, NULL, r);
+    ck_assert_int_eq(seen(), 3); /* somebody may write to it from now on */
+    o.optimizer = "sgd,lr=0.1";
+    step = open_with(perceptron, &o);
+    call(step, NULL, 0, 2, NULL, r);
+    watch("cuMemcpyHtoDAsync", -1);
+    call(step, NULL, 1, 2, NULL, r);
+    ck_assert_int_eq(seen(), 2);
+    ck_assert_int_eq(atoll_compiled_set(step, "lr", 0.5, NULL), ATOLL_OK);
+    call(step, NULL, 1, 2, NULL, r);
+    ck_assert_int_eq(seen(), 5); /* and the number */
+    watch("", -1);
+    atoll_results_destroy(r);
+    atoll_compiled_destroy(f);
+    atoll_compiled_destroy(step);
+}
+END_TEST
+
 static void fill(TCase *tc)
 {
     tcase_add_loop_test(tc, bits_of_the_cpu, 0, 2);
@@ -334,10 +367,30 @@ static void fill(TCase *tc)
     if (is_emulated) {
         tcase_add_test(tc, refused_kernel);
     }
+    if (watch != NULL) {
+        tcase_add_test(tc, kept_stays_there);
+    }
+}
+
+/* Puts the driver that counts before the real one. */
+static void count_calls(void)
+{
+    const char *stub = getenv("ATOLL_FAILING_CUDA"), *real = getenv("ATOLL_LIBCUDA");
+    void *library = stub != NULL ? dlopen(stub, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library != NULL) {
+        void *f[] = {dlsym(library, "failing_cuda_lie"), dlsym(library, "failing_cuda_seen")};
+        memcpy(&watch, &f[0], sizeof watch);
+        memcpy(&seen, &f[1], sizeof seen);
+        if (real != NULL) {
+            setenv("ATOLL_REAL_LIBCUDA", real, 1);
+        }
+        setenv("ATOLL_LIBCUDA", stub, 1);
+    }
 }
 
 int main(void)
 {
+    count_calls();
     struct device *device = device_of_suite();
     if (device == NULL) {
         return SKIPPED;

@@ -178,6 +178,10 @@ static status call_compiled(struct work *w, struct error *e)
         (void)atoll_call(f, &v, 1, NULL, r, &error);
     }
     w->loss = error.code == ATOLL_OK ? atoll_results_number(r, "loss") : 0.0;
+    const atoll_call_options with = {.policy = "bf16", .with_gradients = 1, .wrt = "x"};
+    atoll_view v = atoll_view_of("x", ATOLL_F32, ATOLL_DIMS(2, 2), x);
+    (void)(error.code == ATOLL_OK ? atoll_call_with(f, &with, &v, 1, NULL, NULL, &error)
+                                  : error.code);
     atoll_compiled_destroy(f);
     atoll_results_destroy(r);
     return error.code != ATOLL_OK ? fail(e, error.code, "%s", error.text) : ATOLL_OK;
