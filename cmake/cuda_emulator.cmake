@@ -9,6 +9,9 @@ target_compile_options(atoll_emulated_cuda PRIVATE -fopenmp-simd)
 target_link_libraries(atoll_emulated_cuda PRIVATE Threads::Threads m)
 # its findings are written when the process ends: never unloaded before
 target_link_options(atoll_emulated_cuda PRIVATE -Wl,-z,nodelete)
+if(ATOLL_SANITIZE) # an interpreter: sanitized like the rest, optimised nevertheless
+    target_compile_options(atoll_emulated_cuda PRIVATE -O2)
+endif()
 set_target_properties(atoll_emulated_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 file(GLOB emulator_sources CONFIGURE_DEPENDS tests/cuda_emulator/cublaslt*.c)

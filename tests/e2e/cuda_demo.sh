@@ -20,8 +20,8 @@ same() {
     cmp "$1" "$2" || { echo "$3: the checkpoints differ"; exit 1; }
     echo "$3: same bytes"
 }
-batch=64
-[ -z "${ATOLL_SANITIZED-}" ] || batch=480 # three steps, the last one of fewer rows
+batch=64 steps=12 half=5
+[ -z "${ATOLL_SANITIZED-}" ] || batch=480 steps=4 half=2 # three steps an epoch, the last one of fewer rows
 "$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --epochs 1 --clip 1 --batch $batch | tee "$work/compare"
 grep -q ', 0 with different bits' "$work/compare"
 "$ATOLL_BIN/atoll" compare "$model" "${data[@]}" --device cuda:0 --policies bf16 --epochs 1 --batch 512 \
@@ -51,18 +51,18 @@ done
 
 "$ATOLL_BIN/atoll" compile "$model" --policy fp16 --clip 1 --target cuda:sm_90a --target cuda:sm_90 -o "$work/step.plan"
 plain=(--no-shuffle --holdout 0 --quiet --device cuda:0)
-ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 12 --save "$work/plan.st"
-ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 5 --save "$work/half.st"
-ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 12 \
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps $steps --save "$work/plan.st"
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps $half --save "$work/half.st"
+ATOLL_LIBNVRTC=/nonexistent "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps $steps \
     --resume "$work/half.st" --save "$work/resumed.st"
-same "$work/resumed.st" "$work/plan.st" "stopped after 5 steps and resumed"
+same "$work/resumed.st" "$work/plan.st" "stopped after $half steps and resumed"
 for mode in "" --eager; do
-    "$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps 12 $mode --save "$work/model$mode.st"
+    "$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps $steps $mode --save "$work/model$mode.st"
 done
 same "$work/model.st" "$work/plan.st" "model and plan"
 same "$work/model--eager.st" "$work/plan.st" "one op at a time and plan"
 # with a ledger each batch is fed when its step comes, without one it travels while the step before runs
-"$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps 12 --ledger "$work/ledger" --save "$work/fed.st"
+"$ATOLL_BIN/atoll" train "$model" --policy fp16 --clip 1 "${data[@]}" "${plain[@]}" --steps $steps --ledger "$work/ledger" --save "$work/fed.st"
 same "$work/fed.st" "$work/plan.st" "fed and prefetched"
 "$ATOLL_BIN/atoll" train "$work/step.plan" "${data[@]}" "${plain[@]}" --steps 4 --json |
     grep -Eq '"pinned_allocated_bytes": *33792, *"pinned_reserved_bytes": *33792[,}]' # 64 x 64 f32 and 64 i64, twice

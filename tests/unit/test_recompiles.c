@@ -343,6 +343,7 @@ static void fill(TCase *tc)
 int main(int argc, char **argv)
 {
     seed = (uint64_t)time(NULL);
+    n_sequences = is_sanitized() ? 15 : n_sequences;
     for (int i = 1; i + 1 < argc; i += 2) {
         uint64_t *option = strcmp(argv[i], "--sequences") == 0 ? &n_sequences
                            : strcmp(argv[i], "--seed") == 0    ? &seed
