@@ -136,11 +136,12 @@ START_TEST(policies_are_of_the_call)
     const atoll_call_options relaxed = {.policy = "fp16", .rounding = "relaxed"};
     call_with(f, &relaxed, (struct setting){0}, a);
     char *text = atoll_ledger_text(atoll_compiled_ledger(f));
-    static const char *const said[] = {
-        "[policy] policy: fp32 -> bf16   (the options of the call)",
-        "[policy] policy: bf16 -> fp16   (the options of the call)",
+    static const char rounding[] =
         "plan 3 does not hold:\n        [rounding] rounding: strict -> relaxed   (the options of "
-        "the call)\n    advice: rounding changed strict -> relaxed: each has plans of its own"};
+        "the call)\n    advice: rounding changed strict -> relaxed: each has plans of its own";
+    static const char *const said[] = {"[policy] policy: fp32 -> bf16   (the options of the call)",
+                                       "[policy] policy: bf16 -> fp16   (the options of the call)",
+                                       rounding};
     for (size_t i = 0; i < ARRAY_LEN(said); i++) {
         ck_assert_msg(strstr(text, said[i]) != NULL, "no '%s' in:\n%s", said[i], text);
     }

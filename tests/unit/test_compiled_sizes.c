@@ -83,6 +83,9 @@ static void same_after(const struct kind *k, atoll_compiled *const f[2], atoll_r
 
 static void check_text(const atoll_compiled *f)
 {
+    static const char advice[] =
+        "    advice: dim 0 of x took 64, then 5: it is a symbol from now on, 2 or more, and such "
+        "sizes compile no more\n";
     static const char *const said[] = {
         "call 1, x f32[64,5], y i64[64]: built plan 1 in ",
         "    why: the first call: there was no plan to compare with\n",
@@ -90,8 +93,7 @@ static void check_text(const atoll_compiled *f)
         "call 3, x f32[5,5], y i64[5]: built plan 2 in ",
         "    plan 1 does not hold:\n        [dim] dim 0 of x: 64 -> 5   (argument x at ",
         "        [dim] dim 0 of y: 64 -> 5   (argument y at ",
-        "    advice: dim 0 of x took 64, then 5: it is a symbol from now on, 2 or more, and such "
-        "sizes compile no more\n",
+        advice,
         "call 4, x f32[1,5], y i64[1]: built plan 3 in ",
         "    plan 2 does not hold:\n        [dim_range] dim 0 of x: 2 or more -> 1   (argument x ",
         "dim 0 of x is 1: sizes 0 and 1 have a plan of their own each (they vanish and broadcast)",
