@@ -91,15 +91,6 @@ static void call(atoll_compiled *f, const atoll_call_options *o, int i, uint32_t
                   error.text);
 }
 
-static void same(const atoll_results *a, const atoll_results *b, const char *name)
-{
-    atoll_view p, q;
-    ck_assert_int_eq(atoll_results_view(a, name, &p, NULL), ATOLL_OK);
-    ck_assert_int_eq(atoll_results_view(b, name, &q, NULL), ATOLL_OK);
-    ck_assert_uint_eq(p.bytes, q.bytes);
-    ck_assert_msg(memcmp(p.data, q.data, p.bytes) == 0, "%s differs", name);
-}
-
 static void same_kept(atoll_compiled *a, atoll_compiled *b, const char *name)
 {
     atoll_view p, q;
@@ -123,8 +114,8 @@ START_TEST(bits_of_the_cpu)
             call(f[k], NULL, i, 1, &s[k], r[k]);
         }
         ck_assert_mem_eq(s[0].seen, s[1].seen, sizeof s[0].seen);
-        same(r[0], r[1], "p");
-        same(r[0], r[1], "spread");
+        same_result(r[0], r[1], "p");
+        same_result(r[0], r[1], "spread");
         same_kept(f[0], f[1], "last");
         for (int k = 0; k < 2 && i == 4; k++) {
             atoll_view w;
@@ -162,11 +153,11 @@ START_TEST(fused_is_eager)
         for (int k = 0; k < 2; k++) {
             call(f[k], o.with_gradients ? &o : NULL, i, 2, NULL, r[k]);
         }
-        same(r[0], r[1], "loss");
-        same(r[0], r[1], "logits");
+        same_result(r[0], r[1], "loss");
+        same_result(r[0], r[1], "logits");
         if (o.with_gradients) {
-            same(r[0], r[1], "grad:w1");
-            same(r[0], r[1], "grad:w2");
+            same_result(r[0], r[1], "grad:w1");
+            same_result(r[0], r[1], "grad:w2");
         }
         for (uint32_t k = 0; k < ARRAY_LEN(kept); k++) {
             same_kept(f[0], f[1], kept[k]);
@@ -262,7 +253,7 @@ START_TEST(refused_kernel)
         for (int k = 0; k < 2; k++) {
             call(f[k], NULL, i, 1, NULL, r[k]);
         }
-        same(r[0], r[1], "p");
+        same_result(r[0], r[1], "p");
     }
     setenv("ATOLL_EMULATOR_REFUSE", "k", 1); /* single ops, too: nothing smaller to run */
     float x[MOST * COLUMNS];
@@ -275,7 +266,7 @@ START_TEST(refused_kernel)
     unsetenv("ATOLL_EMULATOR_REFUSE");
     call(f[1], NULL, 4, 1, NULL, r[1]);
     call(f[0], NULL, 4, 1, NULL, r[0]);
-    same(r[0], r[1], "p");
+    same_result(r[0], r[1], "p");
     for (int k = 0; k < 2; k++) {
         atoll_results_destroy(r[k]);
         atoll_compiled_destroy(f[k]);

@@ -44,15 +44,6 @@ static void call_with(atoll_compiled *f, const atoll_call_options *o, struct set
     ck_assert_msg(atoll_call_with(f, o, &v, 1, &s, r, &error) == ATOLL_OK, "%s", error.text);
 }
 
-static void same(const atoll_results *a, const atoll_results *b, const char *name)
-{
-    atoll_view p, q;
-    ck_assert_int_eq(atoll_results_view(a, name, &p, NULL), ATOLL_OK);
-    ck_assert_int_eq(atoll_results_view(b, name, &q, NULL), ATOLL_OK);
-    ck_assert_uint_eq(p.bytes, q.bytes);
-    ck_assert_msg(memcmp(p.data, q.data, p.bytes) == 0, "%s differs", name);
-}
-
 static bool is_zero(const atoll_results *r, const char *name)
 {
     atoll_view v;
@@ -82,7 +73,7 @@ START_TEST(gradients_go_through_breaks)
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         ck_assert(!is_zero(r[0], names[k]));
         for (int i = 1; i < 4; i++) {
-            same(r[0], r[i], names[k]);
+            same_result(r[0], r[i], names[k]);
         }
     }
     for (int i = 0; i < 4; i++) {
@@ -127,8 +118,8 @@ START_TEST(policies_are_of_the_call)
         const atoll_call_options o = {.policy = how.policy};
         call_with(f, &o, (struct setting){0}, a);
         call_with(other, NULL, (struct setting){0}, b);
-        same(a, b, "loss");
-        same(a, b, "h");
+        same_result(a, b, "loss");
+        same_result(a, b, "h");
         atoll_compiled_destroy(other);
     }
     ck_assert_uint_eq(counters(f).builds, 3);
@@ -165,7 +156,7 @@ START_TEST(frozen_functions_take_options)
         ck_assert(isnan(atoll_results_number(plain, "grad:b")));
         call_with(f, &o, (struct setting){0}, r);
         ck_assert(!is_zero(r, "grad:b"));
-        same(plain, r, "loss");
+        same_result(plain, r, "loss");
     }
     ck_assert_uint_eq(counters(f).builds, 2);
     atoll_results_destroy(r);
