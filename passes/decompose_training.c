@@ -115,14 +115,16 @@ value decompose_adam_exp_avg_sq(struct scope *s)
     return result(s, add(s, old, mul(s, mul(s, complement(s, 2), g), g)));
 }
 
-/* p - (k m) / (sqrt(v)/r + eps), k = lr/(1-b1^t), r = sqrt(1-b2^t) */
+/* p - (k m) / (r sqrt(v) + eps), k = lr/(1-b1^t), r = 1/sqrt(1-b2^t): a quotient by a number that
+ * all elements share is a product by its reciprocal, rounded once from f64, for what divisions
+ * cost. */
 value decompose_adam_update(struct scope *s)
 {
     compute_as_tensors(s, 3);
     value one = number(s, 1.0);
     value k = narrow(s, over(s, wide(s, 3), sub(s, one, wide(s, 4))));
-    value r = narrow(s, op1(s, OP_sqrt, sub(s, one, wide(s, 5))));
-    value root = over(s, op1(s, OP_sqrt, up(s, 2)), r);
+    value r = narrow(s, over(s, one, op1(s, OP_sqrt, sub(s, one, wide(s, 5)))));
+    value root = mul(s, r, op1(s, OP_sqrt, up(s, 2)));
     value step = over(s, mul(s, k, up(s, 1)), add(s, root, narrow(s, s->x[6])));
     return result(s, sub(s, up(s, 0), step));
 }

@@ -27,23 +27,24 @@ void grad_leaky_relu(struct backward *b)
 
 /* exact: Phi(a) + a phi(a). tanh form: (1+t)/2 + a (1-t^2) u'/2 with t = tanh(u),
  * u = sqrt(2/pi) (a + 0.044715 a^3). Beyond 40 either is 0 or 1 in every dtype; the bound keeps
- * inf * 0 away. */
+ * inf * 0 away. erf and tanh reach +-1 before it, so they take what the forward takes, in its
+ * order of operands: simplify then keeps one of the two. */
 void grad_gelu(struct backward *b)
 {
-    value a = op2(b, OP_minimum, widen_operand(b, 0), number(b, 40.0));
+    value x = widen_operand(b, 0), a = op2(b, OP_minimum, x, number(b, 40.0));
     a = op2(b, OP_maximum, a, number(b, -40.0));
     value one = number(b, 1.0), half = number(b, 0.5), slope;
     if (strcmp(node_text(&b->n, "form"), "tanh") == 0) {
         value square = mul(b, a, a), c = number(b, 0.7978845608028654);
-        value cube = mul(b, number(b, 0.044715), mul(b, square, a));
-        value t = op1(b, OP_tanh, mul(b, c, add(b, a, cube)));
+        value cube = mul(b, mul(b, mul(b, x, x), x), number(b, 0.044715));
+        value t = op1(b, OP_tanh, mul(b, add(b, x, cube), c));
         value inner = add(b, one, mul(b, number(b, 3.0 * 0.044715), square));
         value du = mul(b, c, inner);
         value bend = mul(b, mul(b, half, a), mul(b, sub(b, one, mul(b, t, t)), du));
-        slope = add(b, mul(b, half, add(b, one, t)), bend);
+        slope = add(b, mul(b, half, add(b, t, one)), bend);
     } else {
-        value phi =
-            mul(b, half, add(b, one, op1(b, OP_erf, mul(b, a, number(b, 0.7071067811865476)))));
+        value erf = op1(b, OP_erf, mul(b, x, number(b, 0.7071067811865476)));
+        value phi = mul(b, half, add(b, erf, one));
         value bell = op1(b, OP_exp, mul(b, number(b, -0.5), mul(b, a, a)));
         slope = add(b, phi, mul(b, a, mul(b, number(b, 0.3989422804014327), bell)));
     }

@@ -246,6 +246,39 @@ START_TEST(parameters_kept_as_bf16)
 }
 END_TEST
 
+/* What is dear is there once an element: the activation's function serves its slope too, and Adam
+ * divides by the root alone. In f32, and where the activation is bf16. */
+static const struct {
+    const char *form, *dtype;
+    enum op op;
+} activations[] = {{"exact", "f32", OP_erf},
+                   {"exact", "bf16", OP_erf},
+                   {"tanh", "f32", OP_tanh},
+                   {"tanh", "bf16", OP_tanh}};
+
+START_TEST(dear_functions_once)
+{
+    char text[400];
+    snprintf(text, sizeof text,
+             "graph @s(%%x: f32[4] input, %%w: f32[4] param) {\n  %%m = mul(%%x, %%w)\n"
+             "  %%h = cast(%%m) {dtype=%s}\n  %%a = gelu(%%h) {form=\"%s\"}\n"
+             "  %%loss = sum(%%a) {dtype=f32}\n  return loss=%%loss\n}\n",
+             activations[_i].dtype, activations[_i].form);
+    struct train_options train = train_options_default();
+    struct pass_options o = {.train = &train};
+    struct graph *g = apply(train_step_pass, parse(text), &o, NULL);
+    g = apply(simplify_pass, apply(decompose_pass, g, &o, NULL), &o, NULL);
+    uint32_t functions = 0, quotients = 0;
+    for (uint32_t i = 1; i < g->n_nodes; i++) {
+        functions += g->nodes[i].op == activations[_i].op;
+        quotients += g->nodes[i].op == OP_div && g->nodes[i].shape.rank > 0;
+    }
+    ck_assert_uint_eq(functions, 1);
+    ck_assert_uint_eq(quotients, 1);
+    graph_destroy(g);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_loop_test(t, step_is_whole, 0, (int)ARRAY_LEN(steps));
@@ -254,6 +287,7 @@ static void fill(TCase *t)
     tcase_add_loop_test(t, refusals_are_named, 0, (int)ARRAY_LEN(refusals));
     tcase_add_test(t, low_parameters_when_asked_for);
     tcase_add_test(t, parameters_kept_as_bf16);
+    tcase_add_loop_test(t, dear_functions_once, 0, (int)ARRAY_LEN(activations));
 }
 
 int main(void)
