@@ -296,6 +296,20 @@ bool emit_uses(const struct kernel *kernels, uint32_t n, enum op op, enum dtype 
     return false;
 }
 
+/* Halves of the lanes onto each other. Lanes of bools are i32. */
+static void emit_fold(struct text *t, enum op op, enum dtype compute, const char *name,
+                      const char *lane)
+{
+    const char *o = op_info[op].name;
+    text_add(t, "static inline %s fold_%s_%s(%s *lane)\n{\n", emit_type(compute), o, name, lane);
+    for (int h = LANES / 2; h > 0; h /= 2) {
+        text_add(
+            t, "    for (int k = 0; k < %d; k++) { lane[k] = op_%s_%s(lane[k], lane[k + %d]); }\n",
+            h, o, emit_suffix(compute), h);
+    }
+    text_add(t, "    return lane[0];\n}\n");
+}
+
 /* The canonical order of a row whose chunks are more than one: chunk results form a row of their
  * own. */
 static void emit_reducer(struct text *t, enum op op, enum dtype compute)
@@ -303,13 +317,10 @@ static void emit_reducer(struct text *t, enum op op, enum dtype compute)
     const char *type = emit_type(compute), *s = emit_suffix(compute), *o = op_info[op].name;
     struct text id = {.arena = t->arena};
     emit_identity(&id, op, compute);
-    text_add(t, "static inline %s fold_%s_%s(%s *lane)\n{\n", type, o, s, type);
-    for (int h = LANES / 2; h > 0; h /= 2) {
-        text_add(
-            t, "    for (int k = 0; k < %d; k++) { lane[k] = op_%s_%s(lane[k], lane[k + %d]); }\n",
-            h, o, s, h);
+    emit_fold(t, op, compute, s, type);
+    if (op == OP_all || op == OP_any) {
+        emit_fold(t, op, compute, "bool", "int32_t");
     }
-    text_add(t, "    return lane[0];\n}\n");
     text_add(t,
              "typedef struct { %s lane[2][128]; int64_t count[2]; } row_%s_%s;\n"
              "static inline void begin_%s_%s(row_%s_%s *r)\n{\n"
