@@ -27,16 +27,18 @@ enum {
     VECTORS = 4,
     WIDTH = LANES * VECTORS, /* of a panel */
     ROWS = 6,                /* of the few, against a panel at once */
+    MORE_ROWS = 12,          /* against one vector: fewer sums would wait for each other */
     DEPTH = 256,             /* of k, packed at once */
     MOST_PANELS = 4,         /* of a task */
-    MOST_ROWS = 192,         /* of a task: of ROWS and of LANES */
+    SUMS_ROW = MOST_PANELS * WIDTH,
+    MOST_ROWS = 192, /* of a task: of ROWS and of LANES */
     LEAST_SHARED_WORK = 1 << 20,
     TASKS_A_THREAD = 4 /* from so many on, a thread more or less to do does not show */
 };
 
 /* Of each thread, 448 KiB: a quarter of a second cache. */
 struct task_memory {
-    float few[MOST_ROWS * DEPTH], panel[DEPTH * WIDTH], sums[MOST_ROWS * MOST_PANELS * WIDTH];
+    float few[MOST_ROWS * DEPTH], panel[DEPTH * WIDTH], sums[MOST_ROWS * SUMS_ROW];
 };
 
 /* A matrix of k by `size` (n_rows or columns of C): element (p, i) at p * step + i * next. */
@@ -155,25 +157,33 @@ WIDE static inline void turn(__m512 r[LANES])
 
 /* ---- packing ---- */
 
-/* panel[p][j] for `width` of the many from j0 on; 0 beyond them. */
+static int64_t whole_vectors(int64_t n)
+{
+    return (n + LANES - 1) / LANES * LANES;
+}
+
+/* panel[p][j] for the many from j0 on, up to a panel of them; 0 up to the next whole vector. */
 WIDE static void pack_panel(float *panel, const struct side *s, int64_t j0, int64_t p0,
                             int64_t depth, enum dtype t)
 {
-    int64_t width = s->size - j0 < WIDTH ? s->size - j0 : WIDTH, p = 0;
+    int64_t width = s->size - j0 < WIDTH ? s->size - j0 : WIDTH, end = whole_vectors(width), p = 0;
     const uint16_t *from = s->data + p0 * s->step + j0 * s->next;
     if (s->next == 1) {
         for (; p < depth; p++) {
             widen_row(from + p * s->step, width, t, panel + p * WIDTH);
-            memset(panel + p * WIDTH + width, 0, (size_t)(WIDTH - width) * sizeof(float));
+            for (int64_t j = width; j < end; j++) {
+                panel[p * WIDTH + j] = 0.0F;
+            }
         }
         return;
     }
-    for (; s->step == 1 && width == WIDTH && p + LANES <= depth; p += LANES) {
-        for (int64_t j = 0; j < WIDTH; j += LANES) {
+    for (; s->step == 1 && p + LANES <= depth; p += LANES) {
+        for (int64_t j = 0; j < end; j += LANES) {
             __m512 r[LANES];
             UNROLLED
             for (int i = 0; i < LANES; i++) {
-                r[i] = widened(from + p + (j + i) * s->next, t);
+                r[i] =
+                    j + i < width ? widened(from + p + (j + i) * s->next, t) : _mm512_setzero_ps();
             }
             turn(r);
             UNROLLED
@@ -183,7 +193,7 @@ WIDE static void pack_panel(float *panel, const struct side *s, int64_t j0, int6
         }
     }
     for (; p < depth; p++) {
-        for (int64_t j = 0; j < WIDTH; j++) {
+        for (int64_t j = 0; j < end; j++) {
             panel[p * WIDTH + j] =
                 j < width ? widened_one(from[p * s->step + j * s->next], t) : 0.0F;
         }
@@ -208,30 +218,30 @@ WIDE static void pack_few(float *few, const struct side *s, int64_t i0, int64_t 
 
 /* ---- a tile ---- */
 
-/* sums[i][j] (goes_on: +)= few[i] panel[][j] over the depth, for R rows. */
-#define DEFINE_TILE(R)                                                                             \
-    WIDE static void tile_##R(int64_t depth, const float *few, int64_t row, int64_t step,          \
-                              const float *panel, float *sums, bool goes_on)                       \
+/* sums[i][j] (goes_on: +)= few[i] panel[][j] over the depth, for R rows and V vectors. */
+#define DEFINE_TILE(R, V)                                                                          \
+    WIDE static void tile_##R##_##V(int64_t depth, const float *few, int64_t row, int64_t step,    \
+                                    const float *panel, float *sums, bool goes_on)                 \
     {                                                                                              \
-        __m512 s[R][VECTORS];                                                                      \
+        __m512 s[R][V];                                                                            \
         UNROLLED for (int i = 0; i < R; i++)                                                       \
         {                                                                                          \
-            UNROLLED for (int j = 0; j < VECTORS; j++)                                             \
+            UNROLLED for (int j = 0; j < V; j++)                                                   \
             {                                                                                      \
-                s[i][j] = goes_on ? _mm512_load_ps(sums + i * MOST_PANELS * WIDTH + j * LANES)     \
+                s[i][j] = goes_on ? _mm512_load_ps(sums + i * SUMS_ROW + j * LANES)                \
                                   : _mm512_setzero_ps();                                           \
             }                                                                                      \
         }                                                                                          \
         for (int64_t p = 0; p < depth; p++, few += step, panel += WIDTH) {                         \
-            __m512 v[VECTORS];                                                                     \
-            UNROLLED for (int j = 0; j < VECTORS; j++)                                             \
+            __m512 v[V];                                                                           \
+            UNROLLED for (int j = 0; j < V; j++)                                                   \
             {                                                                                      \
                 v[j] = _mm512_load_ps(panel + j * LANES);                                          \
             }                                                                                      \
             UNROLLED for (int i = 0; i < R; i++)                                                   \
             {                                                                                      \
                 __m512 x = _mm512_set1_ps(few[i * row]);                                           \
-                UNROLLED for (int j = 0; j < VECTORS; j++)                                         \
+                UNROLLED for (int j = 0; j < V; j++)                                               \
                 {                                                                                  \
                     s[i][j] = _mm512_fmadd_ps(x, v[j], s[i][j]);                                   \
                 }                                                                                  \
@@ -239,21 +249,25 @@ WIDE static void pack_few(float *few, const struct side *s, int64_t i0, int64_t 
         }                                                                                          \
         UNROLLED for (int i = 0; i < R; i++)                                                       \
         {                                                                                          \
-            UNROLLED for (int j = 0; j < VECTORS; j++)                                             \
+            UNROLLED for (int j = 0; j < V; j++)                                                   \
             {                                                                                      \
-                _mm512_store_ps(sums + i * MOST_PANELS * WIDTH + j * LANES, s[i][j]);              \
+                _mm512_store_ps(sums + i * SUMS_ROW + j * LANES, s[i][j]);                         \
             }                                                                                      \
         }                                                                                          \
     }
-DEFINE_TILE(1)
-DEFINE_TILE(2)
-DEFINE_TILE(3)
-DEFINE_TILE(4)
-DEFINE_TILE(5)
-DEFINE_TILE(6)
+#define DEFINE_TILES(R) DEFINE_TILE(R, 1) DEFINE_TILE(R, 2) DEFINE_TILE(R, 3) DEFINE_TILE(R, 4)
+DEFINE_TILES(1)
+DEFINE_TILES(2)
+DEFINE_TILES(3)
+DEFINE_TILES(4)
+DEFINE_TILES(5)
+DEFINE_TILES(6)
+DEFINE_TILE(12, 1)
 typedef void tile_function(int64_t, const float *, int64_t, int64_t, const float *, float *, bool);
-static tile_function *const tiles[ROWS + 1] = {NULL,   tile_1, tile_2, tile_3,
-                                               tile_4, tile_5, tile_6};
+static tile_function *const tiles[ROWS][VECTORS] = {
+    {tile_1_1, tile_1_2, tile_1_3, tile_1_4}, {tile_2_1, tile_2_2, tile_2_3, tile_2_4},
+    {tile_3_1, tile_3_2, tile_3_3, tile_3_4}, {tile_4_1, tile_4_2, tile_4_3, tile_4_4},
+    {tile_5_1, tile_5_2, tile_5_3, tile_5_4}, {tile_6_1, tile_6_2, tile_6_3, tile_6_4}};
 
 /* ---- a task ---- */
 
@@ -277,10 +291,10 @@ static void *at(const struct product *x, void *c, int64_t i, int64_t j)
 static void store_straight(const struct product *x, const float *sums, int64_t i, int64_t rows,
                            int64_t j, int64_t columns, void *c)
 {
-    float bias[MOST_PANELS * WIDTH];
+    float bias[SUMS_ROW];
     bias_of(x, j, columns, bias);
     for (int64_t r = 0; r < rows; r++) {
-        store_row(sums + r * MOST_PANELS * WIDTH, bias, columns, x->out, at(x, c, i + r, j));
+        store_row(sums + r * SUMS_ROW, bias, columns, x->out, at(x, c, i + r, j));
     }
 }
 
@@ -295,7 +309,7 @@ WIDE static void store_turned(const struct product *x, const float *sums, int64_
             __m512 block[LANES];
             UNROLLED
             for (int l = 0; l < LANES; l++) {
-                block[l] = _mm512_load_ps(sums + (q + l) * MOST_PANELS * WIDTH + r);
+                block[l] = _mm512_load_ps(sums + (q + l) * SUMS_ROW + r);
             }
             turn(block);
             UNROLLED
@@ -312,7 +326,7 @@ WIDE static void store_turned(const struct product *x, const float *sums, int64_
 static void run_task(const struct product *x, int64_t block, int64_t group, struct task_memory *m)
 {
     int64_t height = (x->few.size + x->blocks - 1) / x->blocks;
-    height = (height + LANES - 1) / LANES * LANES;
+    height = whole_vectors(height);
     int64_t i0 = block * height, left = x->few.size - i0, rows = left < height ? left : height;
     int64_t j0 = group * x->panels * WIDTH, j1 = j0 + x->panels * WIDTH;
     j1 = j1 < x->many.size ? j1 : x->many.size;
@@ -322,10 +336,13 @@ static void run_task(const struct product *x, int64_t block, int64_t group, stru
         pack_few(m->few, &x->few, i0, rows, p, depth, x->in);
         for (int64_t j = j0; j < j1; j += WIDTH) {
             pack_panel(m->panel, &x->many, j, p, depth, x->in);
-            for (int64_t i = 0; i < rows; i += ROWS) {
-                int64_t n = rows - i < ROWS ? rows - i : ROWS;
-                tiles[n](depth, m->few + i * row, row, step, m->panel,
-                         m->sums + i * MOST_PANELS * WIDTH + (j - j0), p > 0);
+            int64_t vectors = whole_vectors(j1 - j < WIDTH ? j1 - j : WIDTH) / LANES;
+            for (int64_t i = 0, n; i < rows; i += n) {
+                bool is_narrow = vectors == 1 && rows - i >= MORE_ROWS;
+                n = is_narrow ? MORE_ROWS : rows - i < ROWS ? rows - i : ROWS;
+                tile_function *tile = is_narrow ? tile_12_1 : tiles[n - 1][vectors - 1];
+                tile(depth, m->few + i * row, row, step, m->panel,
+                     m->sums + i * SUMS_ROW + (j - j0), p > 0);
             }
         }
     }
@@ -366,15 +383,16 @@ static void cut(struct product *x, int64_t threads)
     x->threads = (int)(tasks < threads ? tasks : threads);
 }
 
-/* Transposing costs most: of the many it is done where k is dense there, and then C is turned. */
+/* Transposing costs most, next to it a panel that is not full. Where k is dense on both sides, a
+ * small A is what is transposed, unless so few rows would leave most of a vector empty. */
 static void choose(struct product *x, const struct contraction *c)
 {
     struct side a = {
         .size = c->m, .step = c->transpose_a ? c->m : 1, .next = c->transpose_a ? 1 : c->k};
     struct side b = {
         .size = c->n, .step = c->transpose_b ? 1 : c->n, .next = c->transpose_b ? c->k : 1};
-    x->is_turned =
-        c->transpose_b && (double)c->m * (double)(c->n + c->k) < (double)c->n * (double)c->k;
+    x->is_turned = c->transpose_b && c->m >= LANES &&
+                   (double)c->m * (double)(c->n + c->k) < (double)c->n * (double)c->k;
     x->few = x->is_turned ? b : a;
     x->many = x->is_turned ? a : b;
 }
