@@ -173,12 +173,8 @@ static void run_builtin(const struct contraction *c, const void *a, const void *
     int64_t b_row = c->transpose_b ? 1 : c->n, b_column = c->transpose_b ? c->k : 1;
     int64_t n = batch_count(c, NULL);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at_a = 0, at_b = 0, rest = i, at = i * c->m * c->n;
-        for (uint32_t d = c->n_batch; d-- > 0;) {
-            at_a += rest % c->batch[d] * c->batch_stride_a[d];
-            at_b += rest % c->batch[d] * c->batch_stride_b[d];
-            rest /= c->batch[d];
-        }
+        int64_t at_a = contraction_at(c, c->batch_stride_a, i),
+                at_b = contraction_at(c, c->batch_stride_b, i), at = i * c->m * c->n;
         if (c->ab == F64) {
             gemm_f64(c->m, c->n, c->k, (const double *)a + at_a, a_row, a_column,
                      (const double *)b + at_b, b_row, b_column, bias, (double *)out + at);

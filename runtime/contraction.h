@@ -19,6 +19,17 @@ struct contraction {
     int64_t m, n, k;
 };
 
+/* Where the operand with these batch strides begins for the i-th element of the batch. */
+static inline int64_t contraction_at(const struct contraction *c, const int64_t *strides, int64_t i)
+{
+    int64_t at = 0;
+    for (uint32_t d = c->n_batch; d-- > 0;) {
+        at += i % c->batch[d] * strides[d];
+        i /= c->batch[d];
+    }
+    return at;
+}
+
 /* Fills in a contraction from a matmul or linear node with operands of these static shapes (leading
  * axes of a linear's x are flattened into m). */
 status contraction_of(const struct node *n, const struct shape *a, const struct shape *b,

@@ -423,16 +423,13 @@ void gemm_low(const struct contraction *c, const uint16_t *a, const uint16_t *b,
 #pragma omp parallel for schedule(static) num_threads(x.threads) if (x.threads > 1)
     for (int64_t task = 0; task < x.batch * tasks; task++) {
         struct product part = x;
-        int64_t at_a = 0, at_b = 0, rest = task / tasks;
+        int64_t i = task / tasks;
+        const uint16_t *from_a = a + contraction_at(c, c->batch_stride_a, i),
+                       *from_b = b + contraction_at(c, c->batch_stride_b, i);
         part.bias = c->has_bias ? bias : NULL;
-        part.c = (char *)out + (size_t)(rest * c->m * c->n) * dtype_info[c->c].bytes;
-        for (uint32_t d = c->n_batch; d-- > 0;) {
-            at_a += rest % c->batch[d] * c->batch_stride_a[d];
-            at_b += rest % c->batch[d] * c->batch_stride_b[d];
-            rest /= c->batch[d];
-        }
-        part.few.data = x.is_turned ? b + at_b : a + at_a;
-        part.many.data = x.is_turned ? a + at_a : b + at_b;
+        part.c = (char *)out + (size_t)(i * c->m * c->n) * dtype_info[c->c].bytes;
+        part.few.data = x.is_turned ? from_b : from_a;
+        part.many.data = x.is_turned ? from_a : from_b;
         run_task(&part, task % tasks / x.groups, task % x.groups, memory + omp_get_thread_num());
     }
 }

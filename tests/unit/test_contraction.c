@@ -211,12 +211,8 @@ END_TEST
 static void chained(const struct contraction *c, const struct matrix *a, const struct matrix *b,
                     const struct matrix *bias, int64_t batch, int64_t i, int64_t j, char *to)
 {
-    int64_t from_a = 0, from_b = 0;
-    for (uint32_t d = c->n_batch; d-- > 0;) {
-        from_a += batch % c->batch[d] * c->batch_stride_a[d];
-        from_b += batch % c->batch[d] * c->batch_stride_b[d];
-        batch /= c->batch[d];
-    }
+    int64_t from_a = contraction_at(c, c->batch_stride_a, batch),
+            from_b = contraction_at(c, c->batch_stride_b, batch);
     float sum = 0.0F;
     for (int64_t k = 0; k < c->k; k++) {
         double p = a->exact[from_a + (c->transpose_a ? k * c->m + i : i * c->k + k)],
