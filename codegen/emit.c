@@ -296,6 +296,20 @@ bool emit_uses(const struct kernel *kernels, uint32_t n, enum op op, enum dtype 
     return false;
 }
 
+/* Halves of the lanes onto each other. Lanes of bools are i32. */
+static void emit_fold(struct text *t, enum op op, enum dtype compute, const char *name,
+                      const char *lane)
+{
+    const char *o = op_info[op].name;
+    text_add(t, "static inline %s fold_%s_%s(%s *lane)\n{\n", emit_type(compute), o, name, lane);
+    for (int h = LANES / 2; h > 0; h /= 2) {
+        text_add(
+            t, "    for (int k = 0; k < %d; k++) { lane[k] = op_%s_%s(lane[k], lane[k + %d]); }\n",
+            h, o, emit_suffix(compute), h);
+    }
+    text_add(t, "    return lane[0];\n}\n");
+}
+
 /* The canonical order of a row whose chunks are more than one: chunk results form a row of their
  * own. */
 static void emit_reducer(struct text *t, enum op op, enum dtype compute)
@@ -303,13 +317,10 @@ static void emit_reducer(struct text *t, enum op op, enum dtype compute)
     const char *type = emit_type(compute), *s = emit_suffix(compute), *o = op_info[op].name;
     struct text id = {.arena = t->arena};
     emit_identity(&id, op, compute);
-    text_add(t, "static inline %s fold_%s_%s(%s *lane)\n{\n", type, o, s, type);
-    for (int h = LANES / 2; h > 0; h /= 2) {
-        text_add(
-            t, "    for (int k = 0; k < %d; k++) { lane[k] = op_%s_%s(lane[k], lane[k + %d]); }\n",
-            h, o, s, h);
+    emit_fold(t, op, compute, s, type);
+    if (op == OP_all || op == OP_any) {
+        emit_fold(t, op, compute, "bool", "int32_t");
     }
-    text_add(t, "    return lane[0];\n}\n");
     text_add(t,
              "typedef struct { %s lane[2][128]; int64_t count[2]; } row_%s_%s;\n"
              "static inline void begin_%s_%s(row_%s_%s *r)\n{\n"
@@ -342,6 +353,7 @@ void emit_prologue_c(struct text *t, const struct kernel *kernels, uint32_t n)
         "typedef unsigned int uint32_t;\ntypedef long int64_t;\ntypedef unsigned long uint64_t;\n"
         "#define A_INF_F32 __builtin_inff()\n#define A_INF_F64 __builtin_inf()\n"
         "#define A_NAN_F32 __builtin_nanf(\"\")\n#define A_NAN_F64 __builtin_nan(\"\")\n");
+    text_add(t, "int omp_get_thread_num(void);\nint omp_get_num_threads(void);\n");
     text_add(t, "%s\n%s\n%s\n", prelude_convert, prelude_math, prelude_philox);
     text_add(t, "A_FN float normal_at(uint64_t seed, uint64_t stream, uint64_t i)\n{\n"
                 "    return normal_f32(random_u32(seed, stream, 2 * i), random_u32(seed, stream, 2 "
@@ -374,10 +386,10 @@ int64_t emit_block(const struct kernel *k)
     return block;
 }
 
-/* The entry of a flat kernel: all its tensors in one call. The blocks of a chain are dealt out over
- * every tensor, so that small ones do not wait for large ones; reductions share out their own
- * chunks.
- */
+/* The entry of a flat kernel: all its tensors in one call. A chain's large tensors are each cut in
+ * one stretch a thread, so that a thread meets the same part of a parameter in every kernel and
+ * finds it in its own cache; blocks of the small ones are dealt out in turns, counted over all of
+ * them. Reductions share out their own chunks. */
 static void emit_tensors(struct text *t, const struct kernel *k, const char *name, bool is_chain)
 {
     text_add(t, "void %s(void *const *p, const int64_t *d, const int64_t *n, int64_t count)\n{\n",
@@ -393,13 +405,23 @@ static void emit_tensors(struct text *t, const struct kernel *k, const char *nam
     text_add(t,
              "    enum { BLOCK = %d };\n    int64_t blocks = 0;\n"
              "    for (int64_t t = 0; t < count; t++) { blocks += (n[t] + BLOCK - 1) / BLOCK; }\n"
-             "#pragma omp parallel for schedule(static) if (blocks > %d)\n"
-             "    for (int64_t b = 0; b < blocks; b++) {\n        int64_t t = 0, at = b;\n"
-             "        for (; at >= (n[t] + BLOCK - 1) / BLOCK; t++) { at -= (n[t] + BLOCK - 1) / "
-             "BLOCK; }\n        const int64_t lo = at * BLOCK, hi = lo + BLOCK < n[t] ? lo + BLOCK "
-             ": n[t];\n",
-             (int)emit_block(k), LEAST_BLOCKS);
-    text_add(t, "        %s_part(p + t * %u, d, n[t], lo, hi);\n    }\n}\n", name, k->n_args);
+             "#pragma omp parallel if (blocks > %d)\n    {\n"
+             "        const int64_t me = omp_get_thread_num(), all = omp_get_num_threads();\n"
+             "        int64_t turn = me;\n"
+             "        for (int64_t t = 0; t < count; t++) {\n"
+             "            const int64_t of = (n[t] + BLOCK - 1) / BLOCK;\n"
+             "            const int is_cut = of >= %d * all;\n"
+             "            const int64_t last = is_cut ? of * (me + 1) / all : of;\n"
+             "            int64_t at = is_cut ? of * me / all : turn;\n",
+             (int)emit_block(k), LEAST_BLOCKS, LEAST_BLOCKS);
+    text_add(
+        t,
+        "            while (at < last) {\n"
+        "                const int64_t lo = at * BLOCK, hi = (is_cut ? last : at + 1) * BLOCK;\n"
+        "                %s_part(p + t * %u, d, n[t], lo, hi < n[t] ? hi : n[t]);\n"
+        "                at = is_cut ? last : at + all;\n            }\n"
+        "            turn = is_cut ? turn : at - of;\n        }\n    }\n}\n",
+        name, k->n_args);
 }
 
 void emit_kernel_c(struct text *t, const struct kernel *k, const char *name)

@@ -143,6 +143,13 @@ static uint32_t lanes_of(const struct row_emitter *r)
     return lanes;
 }
 
+/* Reductions of bools keep their lanes as the i32 that bools are in expressions: in i64, the type
+ * they are computed in elsewhere, half as many fit a register. */
+static bool is_logical(const struct inst *inst)
+{
+    return inst->op == OP_all || inst->op == OP_any;
+}
+
 /* What one element of the phase's loop does. */
 static void emit_body(struct row_emitter *r, uint32_t phase, const char *indent, const char *lane)
 {
@@ -169,7 +176,15 @@ static void emit_body(struct row_emitter *r, uint32_t phase, const char *indent,
     }
     for (uint32_t i = 0; i < k->n_insts; i++) {
         const struct inst *inst = &k->insts[i];
-        if (inst->kind == INST_REDUCE && inst->ready == phase) {
+        if (inst->kind != INST_REDUCE || inst->ready != phase) {
+            continue;
+        }
+        if (is_logical(inst)) {
+            text_add(r->t, "%sacc%u[%s] %s= (int32_t)", indent, i, lane,
+                     inst->op == OP_all ? "&" : "|");
+            emit_operand(r->t, k, inst->operands[0], inst->compute);
+            text_add(r->t, ";\n");
+        } else {
             text_add(r->t, "%sacc%u[%s] = op_%s_%s(acc%u[%s], ", indent, i, lane,
                      op_info[inst->op].name, emit_suffix(inst->compute), i, lane);
             emit_operand(r->t, k, inst->operands[0], inst->compute);
@@ -194,11 +209,12 @@ static void emit_line(struct row_emitter *r, uint32_t i, enum line line, const c
 {
     const struct inst *inst = &r->k->insts[i];
     const char *type = emit_type(inst->compute), *o = op_info[inst->op].name,
-               *s = emit_suffix(inst->compute);
+               *s = emit_suffix(inst->compute), *lane = is_logical(inst) ? "int32_t" : type,
+               *fold = is_logical(inst) ? "bool" : s;
     struct text *t = r->t;
     switch (line) {
     case LINE_LANES:
-        text_add(t, "%s%s acc%u[%u];\n%sfor (int l = 0; l < %u; l++) { acc%u[l] = ", indent, type,
+        text_add(t, "%s%s acc%u[%u];\n%sfor (int l = 0; l < %u; l++) { acc%u[l] = ", indent, lane,
                  i, lanes_of(r), indent, lanes_of(r), i);
         emit_identity(t, inst->op, inst->compute);
         text_add(t, "; }\n");
@@ -216,10 +232,10 @@ static void emit_line(struct row_emitter *r, uint32_t i, enum line line, const c
                  i);
         break;
     case LINE_PUSH:
-        text_add(t, "%spush_%s_%s(&red%u, fold_%s_%s(acc%u));\n", indent, o, s, i, o, s, i);
+        text_add(t, "%spush_%s_%s(&red%u, fold_%s_%s(acc%u));\n", indent, o, s, i, o, fold, i);
         break;
     case LINE_PART:
-        text_add(t, "%spart%u[c] = fold_%s_%s(acc%u);\n", indent, i, o, s, i);
+        text_add(t, "%spart%u[c] = fold_%s_%s(acc%u);\n", indent, i, o, fold, i);
         break;
     case LINE_PUSH_PART:
         text_add(t, "%spush_%s_%s(&red%u, part%u[c]);\n", indent, o, s, i, i);

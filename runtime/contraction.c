@@ -1,6 +1,7 @@
-/* Contractions for both executors: one descriptor, one library call, hence the same bits. oneDNN
- * for f32 and bf16 where it is there; other low floats are widened to f32, multiplied, and rounded
- * once; f64 and builds without oneDNN use the built-in product. */
+/* Contractions for both executors: one descriptor, one call, hence the same bits. oneDNN for f32,
+ * and for bf16 where the processor has tiles for it; bf16 and f16 else by gemm_low.c where AVX-512
+ * is; other low floats are widened to f32, multiplied, and rounded once; f64 and builds without
+ * oneDNN use the built-in product. */
 #include "contraction.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #endif
 
 #include "gemm.h"
+#include "gemm_low.h"
 #include "onednn.h"
 #include "codegen/prelude/convert.h"
 
@@ -136,6 +138,11 @@ void contraction_cache_destroy(struct contraction_cache *cache)
 #endif
     free(cache->scratch);
     free(cache);
+}
+
+bool contraction_flushes(const struct contraction_cache *cache, enum dtype t)
+{
+    return t == BF16 && cache->has_bf16;
 }
 
 const char *contraction_library(void)
@@ -356,6 +363,11 @@ status contraction_run(struct contraction_cache *cache, const struct contraction
     }
     if (!dtype_is_low(c->ab) || (c->ab == BF16 && cache->has_bf16)) {
         return run_direct(cache, c, a, b, bias, out, e);
+    }
+    if (gemm_low_serves(c->ab)) {
+        TRY(need_scratch(cache, gemm_low_scratch(c), e));
+        gemm_low(c, a, b, bias, out, cache->scratch);
+        return ATOLL_OK;
     }
     return run_widened(cache, c, a, b, bias, out, e);
 }

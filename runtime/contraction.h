@@ -1,6 +1,6 @@
 /* One contraction call, shared by the eager and the fused executor, so that both get the same bits:
- * oneDNN where it is there and has the dtype, else a built-in blocked f32 GEMM. Accumulates in f32
- * (f64 for f64), adds the bias, rounds once. */
+ * oneDNN for f32, Atoll's own products for bf16 and f16, else a built-in blocked GEMM. Accumulates
+ * in f32 (f64 for f64), adds the bias, rounds once. */
 #ifndef ATOLL_RUNTIME_CONTRACTION_H
 #define ATOLL_RUNTIME_CONTRACTION_H
 
@@ -35,6 +35,8 @@ status contraction_run(struct contraction_cache *cache, const struct contraction
 /* Scratch of the cache, 64-byte aligned, until its next call with low-precision operands. */
 status contraction_scratch(struct contraction_cache *cache, size_t size, float **out,
                            struct error *e);
+/* Whether products of t are the processor's own (bf16 by AMX): those flush subnormals to zero. */
+bool contraction_flushes(const struct contraction_cache *cache, enum dtype t);
 /* "oneDNN 2.6.3" or "built-in", for reports and cache keys. */
 const char *contraction_library(void);
 

@@ -363,6 +363,12 @@ static status find(struct onednn *o, const struct contraction *c, struct prepare
 
 bool onednn_has(struct onednn *o, enum dtype ab, enum dtype c)
 {
+    /* Without tiles, oneDNN's bf16 is slower than f32 and flushes subnormals: gemm_low.c does
+     * better. */
+    unsigned tiles = (unsigned)dnnl_cpu_isa_avx512_core_amx;
+    if (ab == BF16 && ((unsigned)dnnl_get_effective_cpu_isa() & tiles) != tiles) {
+        return false;
+    }
     if (ab == BF16 && (c == BF16 || c == F32)) {
         struct contraction probe = {.ab = ab, .c = c, .m = 16, .n = 16, .k = 16};
         struct prepared *p;

@@ -3,9 +3,10 @@
     python3 bench/peers/mlp_torch.py ATOLL_BENCH [RESULTS_JSON]
 
 mlp is 256-512-256, digits is 64-128-128-10; each in fp32, and in bf16 under torch.autocast. The three take turns: 100
-steps of each, 15 rounds, medians, in one run on one machine. Also times the five matrix products of the fp32 mlp step
-alone, as PyTorch calls them: no step that uses such products can be faster than they are. Adds a "peers" row to
-RESULTS_JSON when it is given."""
+steps of each, 15 rounds, medians, in one run on one machine, each after a pause of 50 ms: OpenMP's threads spin on for
+some milliseconds after a turn, on the cores of whoever is next, which weighs most on the fastest. Also times the five
+matrix products of the fp32 mlp step alone, as PyTorch calls them: no step that uses such products can be faster than
+they are. Adds a "peers" row to RESULTS_JSON when it is given."""
 import json
 import statistics
 import subprocess
@@ -18,7 +19,7 @@ except ImportError:
     print("torch is not installed: nothing to compare with")
     sys.exit(0)
 
-ROUNDS, STEPS = 15, 100
+ROUNDS, STEPS, PAUSE = 15, 100, 0.05
 MODELS = {
     "mlp": ((256, 512, 256), (torch.nn.GELU,)),
     "digits": ((64, 128, 128, 10), (torch.nn.GELU, torch.nn.ReLU)),
@@ -98,6 +99,7 @@ def row_of(bench, model, policy):
     times = {name: [] for name in runs}
     for turn in range(ROUNDS + 1):
         for name, run in runs.items():
+            time.sleep(PAUSE)
             took = run()
             if turn > 0:  # the first warms up
                 times[name].append(took)

@@ -2,6 +2,7 @@
  * makes eager and fused agree: the bits depend on neither alignment nor thread count. */
 #include "runtime/contraction.h"
 #include "runtime/gemm.h"
+#include "runtime/gemm_low.h"
 #include "tests/suite.h"
 
 #include <math.h>
@@ -206,6 +207,118 @@ START_TEST(bits_depend_on_neither_threads_nor_alignment)
 }
 END_TEST
 
+/* One element as gemm_low.h defines it, rounded, to `to`. */
+static void chained(const struct contraction *c, const struct matrix *a, const struct matrix *b,
+                    const struct matrix *bias, int64_t batch, int64_t i, int64_t j, char *to)
+{
+    int64_t from_a = 0, from_b = 0;
+    for (uint32_t d = c->n_batch; d-- > 0;) {
+        from_a += batch % c->batch[d] * c->batch_stride_a[d];
+        from_b += batch % c->batch[d] * c->batch_stride_b[d];
+        batch /= c->batch[d];
+    }
+    float sum = 0.0F;
+    for (int64_t k = 0; k < c->k; k++) {
+        double p = a->exact[from_a + (c->transpose_a ? k * c->m + i : i * c->k + k)],
+               q = b->exact[from_b + (c->transpose_b ? j * c->k + k : k * c->n + j)];
+        sum = fmaf((float)p, (float)q, sum);
+    }
+    dtype_store(c->c, to, (double)(c->has_bias ? sum + (float)bias->exact[j] : sum));
+}
+
+/* Sides of every remainder of blocks, panels and steps; both ways of turning; a batch. */
+static const int64_t low_sizes[][4] = {{1, 1, 1, 1},     {64, 80, 70, 1},  {7, 65, 300, 1},
+                                       {200, 17, 33, 1}, {3, 400, 257, 1}, {19, 129, 16, 3},
+                                       {70, 40, 512, 2}};
+
+START_TEST(low_products_are_chains)
+{
+    enum dtype t = _i % 2 == 0 ? BF16 : F16;
+    int threads = omp_get_max_threads();
+    for (size_t s = 0; s < ARRAY_LEN(low_sizes) && gemm_low_serves(t); s++) {
+        for (int flags = 0; flags < 8; flags++) {
+            struct contraction c = {.ab = t,
+                                    .c = _i < 2 ? t : F32,
+                                    .transpose_a = (flags & 1) != 0,
+                                    .transpose_b = (flags & 2) != 0,
+                                    .has_bias = (flags & 4) != 0,
+                                    .n_batch = low_sizes[s][3] > 1,
+                                    .batch = {low_sizes[s][3]},
+                                    .m = low_sizes[s][0],
+                                    .n = low_sizes[s][1],
+                                    .k = low_sizes[s][2]};
+            c.batch_stride_a[0] = c.m * c.k;
+            c.batch_stride_b[0] = flags % 2 == 0 ? c.k * c.n : 0;
+            struct matrix a = matrix_new(t, c.m * c.k * low_sizes[s][3], 1),
+                          b = matrix_new(t, c.k * c.n * low_sizes[s][3], 2),
+                          bias = matrix_new(c.c, c.n, 3),
+                          out = matrix_new(c.c, c.m * c.n * low_sizes[s][3], 4);
+            for (int k = 0; k < 3 && a.n > 300; k++) {
+                static const double special[] = {(double)NAN, (double)INFINITY, -3e4};
+                dtype_store(t, a.data + (size_t)(97 * k) * dtype_info[t].bytes, special[k]);
+                a.exact[97 * k] = dtype_load(t, a.data + (size_t)(97 * k) * dtype_info[t].bytes);
+            }
+            omp_set_num_threads(1 + (int)s % 3);
+            void *scratch = aligned_alloc(64, gemm_low_scratch(&c));
+            gemm_low(&c, (void *)a.data, (void *)b.data, bias.data, out.data, scratch);
+            for (int64_t i = 0; i < out.n; i++) {
+                char want[4], *found = out.data + (size_t)i * dtype_info[c.c].bytes;
+                chained(&c, &a, &b, &bias, i / (c.m * c.n), i / c.n % c.m, i % c.n, want);
+                bool is_nan = c.c == F32 && isnan(result(&out, i)); /* of any bits */
+                ck_assert_msg((is_nan && isnan(dtype_load(F32, want))) ||
+                                  memcmp(want, found, dtype_info[c.c].bytes) == 0,
+                              "%s %zu flags %d element %d: %a, not %a", dtype_info[t].name, s,
+                              flags, (int)i, result(&out, i), dtype_load(c.c, want));
+            }
+            free(scratch);
+            matrix_free(&a);
+            matrix_free(&b);
+            matrix_free(&bias);
+            matrix_free(&out);
+        }
+    }
+    omp_set_num_threads(threads);
+}
+END_TEST
+
+/* Subnormals of the operands, of a product of normal numbers, and of a sum. */
+START_TEST(subnormals_are_kept)
+{
+    const enum dtype t = types[_i];
+    enum { N = 40 };
+    const double normal = dtype_info[t].smallest_normal, smallest = normal * dtype_info[t].epsilon;
+    struct contraction_cache *cache = contraction_cache_create();
+    if (contraction_flushes(cache, t)) { /* as the page on numerics says */
+        contraction_cache_destroy(cache);
+        return;
+    }
+    struct contraction c = {.ab = t, .c = t, .m = N, .n = N, .k = N};
+    struct matrix a = matrix_new(t, N * N, 1), b = matrix_new(t, N * N, 2),
+                  out = matrix_new(t, N * N, 3);
+    for (int64_t i = 0; i < N * N; i++) {
+        size_t at = (size_t)i * dtype_info[t].bytes;
+        dtype_store(t, a.data + at, i % N == 0 ? smallest * (1.0 + (double)(i / N % 2)) : 0.0);
+        dtype_store(t, b.data + at, i / N == 0 ? 1.0 : 0.0);
+        if (i % N == 1) {
+            dtype_store(t, a.data + at, i / N >= 20 ? 1.5 * normal : 0.0);
+        }
+        if (i / N == 1) {
+            dtype_store(t, b.data + at, 0.5);
+        }
+    }
+    ck_assert_int_eq(contraction_run(cache, &c, a.data, b.data, NULL, out.data, NULL), ATOLL_OK);
+    for (int64_t i = 0; i < N * N; i++) {
+        double want = smallest * (1.0 + (double)(i / N % 2)) + (i / N >= 20 ? 0.75 * normal : 0.0);
+        ck_assert_msg(result(&out, i) == want, "%s row %d: %g, not %g", dtype_info[t].name,
+                      (int)(i / N), result(&out, i), want);
+    }
+    matrix_free(&a);
+    matrix_free(&b);
+    matrix_free(&out);
+    contraction_cache_destroy(cache);
+}
+END_TEST
+
 /* More descriptors than the cache holds, twice over: what was dropped is made again. */
 START_TEST(cache_forgets_and_recovers)
 {
@@ -275,6 +388,8 @@ static void fill(TCase *tc)
     tcase_add_loop_test(tc, products_match_double, 0, ARRAY_LEN(types));
     tcase_add_loop_test(tc, batches_broadcast, 0, ARRAY_LEN(types));
     tcase_add_loop_test(tc, bits_depend_on_neither_threads_nor_alignment, 0, ARRAY_LEN(types));
+    tcase_add_loop_test(tc, low_products_are_chains, 0, 4);
+    tcase_add_loop_test(tc, subnormals_are_kept, 0, ARRAY_LEN(types));
     tcase_add_test(tc, cache_forgets_and_recovers);
     tcase_add_test(tc, builtin_product_matches_double);
     tcase_add_test(tc, descriptor_of_nodes);

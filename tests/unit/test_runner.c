@@ -4,6 +4,7 @@
 #include "tests/small_training.h"
 
 #include <math.h>
+#include <omp.h>
 
 static void open_small(struct runner *r, bool is_eager, uint64_t seed)
 {
@@ -54,6 +55,39 @@ START_TEST(both_modes_agree)
     ck_assert_uint_gt(fused.peak_bytes, 0);
     runner_free(&fused);
     runner_free(&eager);
+}
+END_TEST
+
+/* Parameters of one multi-tensor kernel: empty, below, at and above its blocks, few and many blocks
+ * a thread. However many threads share them, each element is updated once. */
+START_TEST(threads_share_tensors)
+{
+    static const int threads[] = {1, 2, 3, 5, 16};
+    static const char text[] =
+        "graph @m(%a: f32[0] param, %b: f32[1] param, %c: f32[1023] param, %d: f32[4096] param,\n"
+        "         %e: f32[1025] param, %f: f32[9000] param, %g: f32[70001] param,\n"
+        "         %h: f32[20480] param) {\n"
+        "  %p = concat(%a, %b, %c, %d, %e, %f, %g, %h) {axis=0}\n"
+        "  %q = tanh(%p)\n  %loss = sum(%q)\n  return loss=%loss\n}\n";
+    struct error e = {0};
+    struct train_options train = train_options_default();
+    struct compile_options o = {.policy = policy_builtin("fp32"), .train = &train};
+    struct graph *g = graph_parse(text, strlen(text), "test", &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    struct runner fused, eager;
+    int before = omp_get_max_threads();
+    ck_assert_msg(runner_open(&fused, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);
+    o.is_eager = true;
+    ck_assert_msg(runner_open(&eager, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++) {
+        omp_set_num_threads(threads[i]);
+        ASSERT_NUMBER(step(&fused), step(&eager));
+        same_leaves(&fused, &eager);
+    }
+    omp_set_num_threads(before);
+    runner_free(&fused);
+    runner_free(&eager);
+    graph_destroy(g);
 }
 END_TEST
 
@@ -397,6 +431,7 @@ static void fill(TCase *tc)
 {
     tcase_add_unchecked_fixture(tc, small_start, small_clean);
     tcase_add_test(tc, both_modes_agree);
+    tcase_add_test(tc, threads_share_tensors);
     tcase_add_loop_test(tc, seed_decides_the_first_values, 0, 2);
     tcase_add_test(tc, copy_into_another_graph);
     tcase_add_loop_test(tc, what_there_is_not, 0, 2);
