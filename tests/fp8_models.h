@@ -42,7 +42,7 @@ static inline struct graph *fp8_model(const char *text)
     return g;
 }
 
-/* Compiled with a training step; kernels are kept in the test program's own directory. */
+/* Compiled with a training step; kernels are kept. */
 static inline void fp8_open(struct runner *r, const char *model, const struct policy *policy,
                             bool is_eager)
 {
@@ -51,7 +51,7 @@ static inline void fp8_open(struct runner *r, const char *model, const struct po
     struct compile_options o = {.policy = policy,
                                 .train = &train,
                                 .is_eager = is_eager,
-                                .cache = small_directory(),
+                                .cache = small_kernels(),
                                 .cc = {.optimise = "-O1"}}; /* changes no value */
     struct graph *g = fp8_model(model);
     train.max_norm = 1.0;

@@ -26,7 +26,7 @@ enum { SMALL_ROWS = 6 };
 /* Check's own comparison of floats promotes them, which our flags refuse. */
 #define ASSERT_NUMBER(found, expected) ck_assert_double_eq((double)(found), (double)(expected))
 
-/* A private directory, made once a program, its kernels' cache among what lies in it. */
+/* A private directory, made once a program. */
 static inline const char *small_directory(void)
 {
     static char path[64];
@@ -50,6 +50,12 @@ static inline void small_clean(void)
     ck_assert_int_eq(system(command), 0);
 }
 
+/* The cache of kernels: the run's, else the program's own. */
+static inline const char *small_kernels(void)
+{
+    return shared_kernels() != NULL ? shared_kernels() : small_directory();
+}
+
 static inline struct graph *small_model(struct error *e)
 {
     return graph_parse(small_text, sizeof small_text - 1, "small.graph", e);
@@ -60,7 +66,7 @@ static inline struct compile_options small_options(struct train_options *train)
     *train = train_options_default();
     train->max_norm = 1.0;
     return (struct compile_options){
-        .policy = policy_builtin("bf16"), .train = train, .cache = small_directory()};
+        .policy = policy_builtin("bf16"), .train = train, .cache = small_kernels()};
 }
 
 static inline void small_batch(float x[SMALL_ROWS * 5], int64_t y[SMALL_ROWS])

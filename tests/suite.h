@@ -20,6 +20,15 @@ static inline bool is_sanitized(void)
     return by != NULL && *by != '\0';
 }
 
+/* Where kernels are kept that a whole run of tests compiles once: scripts/test makes the directory,
+ * empty, for both of its builds; NULL elsewhere, which is none. An entry is found by all that its
+ * compiler reads, so nothing is left out but compiling the same again. What tests the compiling,
+ * the cache or their counts has a directory of its own. */
+static inline const char *shared_kernels(void)
+{
+    return getenv("ATOLL_TEST_CACHE");
+}
+
 /* Runs one suite that fill() has filled; returns what main returns. */
 static inline int run_suite(const char *name, void (*fill)(TCase *tc))
 {

@@ -38,6 +38,7 @@ static void compile_demo(struct compiled *c, const char *policy, bool is_unfused
                                   .skips_c = true,
                                   .cuda_archs = ARCHS,
                                   .n_cuda_archs = n_archs,
+                                  .cache = shared_kernels(),
                                   .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     ck_assert_int_eq(policy_named(policy, &o->policy, &e), ATOLL_OK);
     status code = compile_graph(g, o, c, &e);
@@ -276,6 +277,7 @@ static void compile_case(uint64_t number, struct totals *totals)
                                 .skips_c = true,
                                 .cuda_archs = ARCHS,
                                 .n_cuda_archs = N_ARCHS,
+                                .cache = shared_kernels(),
                                 .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     bool has_policy =
         strcmp(f.policy, "none") == 0 || policy_named(f.policy, &o.policy, &e) == ATOLL_OK;

@@ -119,6 +119,7 @@ static void open_runner(struct runner *r, bool is_here, bool is_eager)
     struct error e = {0};
     struct compile_options o = {.device = is_here ? NULL : device,
                                 .is_eager = is_eager,
+                                .cache = shared_kernels(),
                                 .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     struct graph *g = graph_parse(MODEL, strlen(MODEL), "test", &e);
     ck_assert_msg(g != NULL, "%s", e.text);

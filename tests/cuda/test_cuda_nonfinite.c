@@ -13,6 +13,7 @@ START_TEST(planted)
     struct train_options train = train_options_default();
     struct compile_options o = {.train = &train,
                                 .device = device,
+                                .cache = shared_kernels(),
                                 .libnvrtc = getenv("ATOLL_LIBNVRTC"),
                                 .keeps_values = true};
     struct runner r;

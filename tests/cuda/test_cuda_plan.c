@@ -41,6 +41,7 @@ static void write_plan(const char *const *archs, uint32_t n, bool skips_c)
     o = (struct compile_options){.cuda_archs = archs,
                                  .n_cuda_archs = n,
                                  .skips_c = skips_c,
+                                 .cache = shared_kernels(),
                                  .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     ck_assert_msg(compile_primitive(primitive, &o, &r.compiled, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_msg(runner_from(&r, 5, &e) == ATOLL_OK, "%s", e.text);
@@ -370,6 +371,7 @@ static void write_products(enum change how)
     struct device *d = logging_device();
     const char *const archs[] = {d->arch};
     struct compile_options o = {.cuda_archs = archs, .n_cuda_archs = 1, .skips_c = true};
+    o.cache = shared_kernels();
     o.libnvrtc = getenv("ATOLL_LIBNVRTC");
     struct graph *g = graph_parse(PRODUCTS, strlen(PRODUCTS), "products", &e);
     ck_assert_msg(compile_primitive(g, &o, &r.compiled, &e) == ATOLL_OK, "%s", e.text);
@@ -438,8 +440,10 @@ START_TEST(runner_compiles_again)
     struct error e = {0};
     struct runner here, there;
     struct device *d = logging_device();
-    struct compile_options o = {
-        .device = d, .libnvrtc = getenv("ATOLL_LIBNVRTC"), .log = keep_reason};
+    struct compile_options o = {.device = d,
+                                .cache = shared_kernels(),
+                                .libnvrtc = getenv("ATOLL_LIBNVRTC"),
+                                .log = keep_reason};
     write_plan(NULL, 0, false);
     ck_assert_msg(runner_open_plan(&here, path, &e) == ATOLL_OK, "%s", e.text);
     ck_assert_msg(runner_open_plan_on(&there, path, &o, &e) == ATOLL_OK, "%s", e.text);

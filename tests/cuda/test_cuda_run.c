@@ -51,7 +51,8 @@ static void same_bits(struct graph *g, const char *what, uint64_t seed)
 {
     struct error e = {0};
     struct runner here, there;
-    struct compile_options o = {.is_eager = true, .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct compile_options o = {
+        .is_eager = true, .cache = shared_kernels(), .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     ck_assert_msg(g->error.code == ATOLL_OK, "%s: %s", what, g->error.text);
     ck_assert_msg(runner_open(&here, g, &o, 1, &e) == ATOLL_OK, "%s: %s", what, e.text);
     o.is_eager = false;
@@ -293,7 +294,8 @@ static double cost_of_adds(int64_t m, int64_t inner)
 {
     struct error e = {0};
     struct runner r;
-    struct compile_options o = {.device = device, .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct compile_options o = {
+        .device = device, .cache = shared_kernels(), .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     struct graph *g = graph_create("cost");
     value x = graph_leaf(g, OP_buffer, "x", F32, (int64_t[]){40, inner}, 2);
     value y = graph_leaf(g, OP_buffer, "y", F32, (int64_t[]){m, inner}, 2);
@@ -345,8 +347,11 @@ START_TEST(random_graphs)
 {
     const char *wanted = getenv("ATOLL_CUDA_GRAPHS");
     uint64_t n = wanted != NULL ? strtoull(wanted, NULL, 10) : 6, values = 0;
-    struct check_options o = {
-        .threads = {1}, .n_threads = 1, .device = device, .libnvrtc = getenv("ATOLL_LIBNVRTC")};
+    struct check_options o = {.threads = {1},
+                              .n_threads = 1,
+                              .device = device,
+                              .cache = shared_kernels(),
+                              .libnvrtc = getenv("ATOLL_LIBNVRTC")};
     uint32_t same = 0, refused = 0;
     for (uint64_t i = 0; i < n; i++) {
         struct fuzz_case c;

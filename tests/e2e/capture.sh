@@ -4,7 +4,7 @@
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache} OMP_NUM_THREADS=1
 data=$ATOLL_SOURCE/examples/data/digits.csv.gz
 "$ATOLL_BIN/atoll" data "$data" --scale 1/16 --npy "$work/d" >"$work/out"
 loop() { "$ATOLL_BIN/training_loop" "$work/d_x.npy" "$work/d_y.npy" "$@"; }

@@ -13,7 +13,7 @@ if ! "$ATOLL_BIN/atoll" devices | grep '^CUDA compiler: NVRTC' >/dev/null; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1 ATOLL_EMULATOR_STRICT=1
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache} OMP_NUM_THREADS=1 ATOLL_EMULATOR_STRICT=1
 model=$ATOLL_SOURCE/examples/digits.graph
 data=(--data "$ATOLL_SOURCE/examples/data/digits.csv.gz" --scale 0.0625)
 same() {

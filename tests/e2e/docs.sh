@@ -5,7 +5,7 @@
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1 PATH=$ATOLL_BIN:$PATH
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache} OMP_NUM_THREADS=1 PATH=$ATOLL_BIN:$PATH
 failed=0 blocks=0
 for page in "$ATOLL_SOURCE/README.md" "$ATOLL_SOURCE"/docs/*.md; do
     name=$(basename "$page" .md)

@@ -3,7 +3,8 @@
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1
+kernels=${ATOLL_TEST_CACHE:-$work/kernels}
+export ATOLL_CACHE=$kernels OMP_NUM_THREADS=1
 atoll=$ATOLL_BIN/atoll
 model=$ATOLL_SOURCE/examples/digits.graph
 digits=$ATOLL_SOURCE/examples/data/digits.csv.gz
@@ -148,7 +149,7 @@ export ATOLL_CACHE=0
 refused 4 'no temporary directory can be made in /proc/none: .*hint: set TMPDIR' env TMPDIR=/proc/none "$atoll" compile "$model" -o "$work/x.plan"
 refused 4 'has a name of 3000 bytes, expected at most 1000; hint: set TMPDIR' env TMPDIR="$(printf '/%.0s' {1..3000})" "$atoll" compile "$model" -o "$work/x.plan"
 refused 4 'ATOLL_DUMP: /proc/none is no directory that can be written' env ATOLL_DUMP=/proc/none "${train[@]}" --steps 1
-export ATOLL_CACHE=$work/cache
+export ATOLL_CACHE=$kernels
 
 # Models that the data cannot feed.
 model_of() { echo "graph @g($1 %w: f32[10,64] param) { $2 }" >"$work/odd.graph"; }
@@ -207,6 +208,8 @@ ATOLL_CACHE=/proc/none "$atoll" compile "$model" --policy bf16 -o "$work/y.plan"
 warned 'warning: cache /proc/none: .*: cannot be written'
 ATOLL_CACHE=/proc/none "$atoll" compare "$model" --data "$digits" --policies fp32,bf16 --epochs 1 >/dev/null 2>"$work/err" || failed=1
 warned 'warning: cache /proc/none: .*: cannot be written'
+export ATOLL_CACHE=$work/cache
+"$atoll" compile "$model" -o "$work/good.plan" >/dev/null || failed=1
 for entry in "$work"/cache/*.kernels; do
     flip "$entry" 300
 done

@@ -52,6 +52,8 @@ exits 0 "$atoll" explain --ledger "$work/l.json" --json --html "$work/again.html
 cmp "$work/out" "$work/l.json" || wrong "the ledger reads back otherwise"
 cmp "$work/l.html" "$work/again.html" || wrong "the page of the ledger is another"
 
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache}
+
 # A training run: batches of 64, the last of 5. One recompile in three epochs; the same bits as without a ledger.
 run=("$atoll" train "$model" --data examples/data/digits.csv.gz --scale 1/16 --policy bf16 --holdout 0 --epochs 3)
 exits 0 "${run[@]}" --save "$work/plain.safetensors"
@@ -81,6 +83,8 @@ exits 1 "${small[@]}" --shapes n=4,n=5 --fail-on-recompile
 has "$work/err" 'a recompile where none is allowed: dim 0 of x 4 -> 5'
 exits 0 "${small[@]}" --shapes n=4,n=5,n=4,n=5 --capacity 1 --limit 9
 has "$work/out" '^        \[evicted\] its plan: kept -> evicted to make room'
+
+export ATOLL_CACHE=$work/cache
 
 # The kernel cache names the part of the key that changed.
 exits 0 "$atoll" explain "$model" --forward --shapes n=4 --policy bf16@torch-cuda

@@ -3,7 +3,7 @@
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache} OMP_NUM_THREADS=1
 source=$ATOLL_SOURCE/examples/graph_breaks.c
 failed=0
 line() { grep -nF "$1" "$source" | head -1 | cut -d: -f1; }

@@ -4,7 +4,7 @@
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATOLL_CACHE=$work/cache OMP_NUM_THREADS=1
+export ATOLL_CACHE=${ATOLL_TEST_CACHE:-$work/cache} OMP_NUM_THREADS=1
 model=$ATOLL_SOURCE/examples/digits.graph
 data=(--data "$ATOLL_SOURCE/examples/data/digits.csv.gz" --scale 0.0625)
 same() {

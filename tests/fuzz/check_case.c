@@ -134,7 +134,8 @@ static bool open_both(struct check *k)
     struct error e = {0};
     char level[8];
     snprintf(level, sizeof level, "-O%d", k->o->optimise);
-    struct compile_options o = {.is_eager = true, .is_unfused = k->o->is_unfused};
+    struct compile_options o = {
+        .is_eager = true, .is_unfused = k->o->is_unfused, .cache = k->o->cache};
     o.cc.optimise = level;
     if (strcmp(k->c->policy, "none") != 0 &&
         policy_named(k->c->policy, &o.policy, &e) != ATOLL_OK) {

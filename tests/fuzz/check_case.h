@@ -12,7 +12,8 @@ struct check_options {
     bool is_unfused;
     struct device *device; /* fused runs there; NULL: on the CPU */
     const char *libnvrtc;
-    int optimise; /* level of the C compiler: 0 to 3 */
+    const char *cache; /* of kernels; NULL: none */
+    int optimise;      /* level of the C compiler: 0 to 3 */
 };
 
 enum verdict_kind { VERDICT_SAME, VERDICT_REFUSED, VERDICT_DIFFERENT };

@@ -237,7 +237,7 @@ static void check_run(const struct field_case *c, const struct graph *g, bool is
     struct error e = {0};
     struct runner r;
     struct train_options train;
-    struct compile_options o = {.is_eager = is_eager};
+    struct compile_options o = {.is_eager = is_eager, .cache = shared_kernels()};
     const char *how = is_eager ? "eager" : "fused";
     case_options(c, &o, &train);
     status code = runner_open(&r, g, &o, 1, &e);

@@ -224,7 +224,7 @@ START_TEST(fc067_update_by_itself)
     const char *text = own_transposes[_i / 2];
     struct error e = {0};
     struct runner r;
-    struct compile_options o = {.is_eager = _i % 2 == 0};
+    struct compile_options o = {.is_eager = _i % 2 == 0, .cache = shared_kernels()};
     struct graph *g = graph_parse(text, strlen(text), "FC067", &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     ck_assert_msg(runner_open(&r, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);

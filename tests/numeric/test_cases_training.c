@@ -213,7 +213,7 @@ START_TEST(fc014_uneven_micro_batches)
     struct train_options train = train_options_default();
     ck_assert(train_options_parse(&train, "sgd,lr=1", NULL, &e) == ATOLL_OK);
     train.accumulate = 2;
-    struct compile_options o = {.is_eager = _i == 0, .train = &train};
+    struct compile_options o = {.is_eager = _i == 0, .cache = shared_kernels(), .train = &train};
     struct graph *g = graph_parse(text, strlen(text), "FC014", &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     ck_assert_msg(runner_open(&r, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);
@@ -243,7 +243,7 @@ START_TEST(fc104_draws_by_index)
     ck_assert_msg(g != NULL, "%s", e.text);
     for (int threads = 1; threads <= 3; threads += 2) {
         struct runner r;
-        struct compile_options o = {.is_eager = _i % 2 == 0};
+        struct compile_options o = {.is_eager = _i % 2 == 0, .cache = shared_kernels()};
         struct tensor s = {.dtype = I64, .data = &seed}, x = {F32, 1, {n}, NULL};
         x.data = calloc((size_t)n, sizeof(float));
         omp_set_num_threads(threads);

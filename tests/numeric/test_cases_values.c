@@ -412,7 +412,7 @@ START_TEST(fc023_nan_narrows_to_nan)
     ck_assert_msg(g != NULL, "%s", e.text);
     for (int is_eager = 0; is_eager < 2; is_eager++) {
         struct runner r;
-        struct compile_options o = {.is_eager = is_eager != 0};
+        struct compile_options o = {.is_eager = is_eager != 0, .cache = shared_kernels()};
         struct tensor x = {.dtype = F32, .rank = 1, .shape = {9}, .data = (void *)(uintptr_t)bits};
         ck_assert_msg(runner_open(&r, g, &o, 1, &e) == ATOLL_OK, "%s", e.text);
         ck_assert_msg(runner_input(&r, "x", &x, &e) == ATOLL_OK, "%s", e.text);

@@ -44,7 +44,8 @@ START_TEST(found_case_gives_the_same_bits)
     size_t n = fread(text, 1, sizeof text, f);
     fclose(f);
     ck_assert_msg(case_parse(text, n, paths[_i], &c, &e) == ATOLL_OK, "%s", e.text);
-    struct check_options o = {.threads = {1, 2, 3}, .n_threads = 3, .optimise = 1};
+    struct check_options o = {
+        .threads = {1, 2, 3}, .n_threads = 3, .optimise = 1, .cache = shared_kernels()};
     check_case(&c, &o, &v);
     ck_assert_msg(v.kind == VERDICT_SAME, "%s: %s", paths[_i], v.text);
     graph_destroy(c.graph);

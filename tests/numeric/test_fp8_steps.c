@@ -41,7 +41,7 @@ START_TEST(a_window_remembers_an_infinity)
     struct compile_options o = {.policy = policy_builtin("fp8-delayed"),
                                 .train = &train,
                                 .is_eager = _i == 0,
-                                .cache = small_directory(),
+                                .cache = small_kernels(),
                                 .cc = {.optimise = "-O1"}};
     struct graph *g = fp8_model(fp8_mlp);
     train.accumulate = 3;

@@ -279,7 +279,7 @@ static void descend(struct runner *r, const char *form, uint64_t seed, struct ar
         "  return loss=%loss\n}\n";
     struct error e = {0};
     struct train_options train = train_options_default();
-    struct compile_options o = {.train = &train, .cache = small_directory()};
+    struct compile_options o = {.train = &train, .cache = small_kernels()};
     struct graph *g = graph_parse(text, sizeof text - 1, "descend", &e);
     ck_assert_int_eq(train_options_parse(&train, "sgd,lr=0.000244140625", NULL, &e), ATOLL_OK);
     ck_assert_int_eq(train_params_parse(&train, form, keep, &e), ATOLL_OK);

@@ -40,7 +40,7 @@ static void search(bool is_relaxed, struct bisect *found)
 {
     struct error e = {0};
     struct compile_options o = {
-        .cache = small_directory(), .cc.optimise = "-O0", .is_relaxed = is_relaxed};
+        .cache = small_kernels(), .cc.optimise = "-O0", .is_relaxed = is_relaxed};
     struct runner before = {0};
     struct graph *g = parse(chain);
     o.is_eager = true;

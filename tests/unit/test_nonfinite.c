@@ -10,7 +10,7 @@ static void search(struct runner *r, const char *body, double x, const char *opt
     struct error e = {0};
     struct train_options train = train_options_default();
     struct compile_options o = {.train = &train,
-                                .cache = small_directory(),
+                                .cache = small_kernels(),
                                 .is_eager = is_eager,
                                 .cc.optimise = "-O0", /* the same bits, made sooner */
                                 .keeps_values = true};

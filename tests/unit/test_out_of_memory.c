@@ -239,6 +239,7 @@ START_TEST(every_allocation_may_fail)
     char plan[128];
     snprintf(plan, sizeof plan, "%s/small.plan", small_directory());
     struct work w = {.o = small_options(&train), .plan = plan};
+    w.o.cache = small_directory();
     w.o.is_eager = job->is_eager;
     struct graph *model = small_model(&e);
     w.model = model;

@@ -330,7 +330,7 @@ END_TEST
 static void start(void)
 {
     small_start();
-    setenv("ATOLL_CACHE", small_directory(), 1);
+    setenv("ATOLL_CACHE", small_kernels(), 1);
 }
 
 static void fill(TCase *tc)
