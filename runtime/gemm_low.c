@@ -31,12 +31,14 @@ enum {
     DEPTH = 256,             /* of k, packed at once */
     MOST_PANELS = 4,         /* of a task */
     SUMS_ROW = MOST_PANELS * WIDTH,
-    MOST_ROWS = 192, /* of a task: of ROWS and of LANES */
+    GROUP = 48, /* rows of the few whose sums are rounded while in the first cache: of ROWS,
+                   MORE_ROWS and LANES */
+    MOST_ROWS = 6 * GROUP, /* of a task */
     LEAST_SHARED_WORK = 1 << 20,
     TASKS_A_THREAD = 4 /* from so many on, a thread more or less to do does not show */
 };
 
-/* Of each thread, 448 KiB: a quarter of a second cache. */
+/* Of each thread, 640 KiB: a part of a second cache. */
 struct task_memory {
     float few[MOST_ROWS * DEPTH], panel[DEPTH * WIDTH], sums[MOST_ROWS * SUMS_ROW];
 };
@@ -282,27 +284,27 @@ static void bias_of(const struct product *x, int64_t j, int64_t n, float *to)
     }
 }
 
-static void *at(const struct product *x, void *c, int64_t i, int64_t j)
+static void *at(const struct product *x, int64_t i, int64_t j)
 {
-    return (char *)c + (size_t)(i * x->n + j) * dtype_info[x->out].bytes;
+    return (char *)x->c + (size_t)(i * x->n + j) * dtype_info[x->out].bytes;
 }
 
 /* Rows of C: the few from i on, the many from j on. */
 static void store_straight(const struct product *x, const float *sums, int64_t i, int64_t rows,
-                           int64_t j, int64_t columns, void *c)
+                           int64_t j, int64_t columns)
 {
-    float bias[SUMS_ROW];
+    float bias[WIDTH];
     bias_of(x, j, columns, bias);
     for (int64_t r = 0; r < rows; r++) {
-        store_row(sums + r * SUMS_ROW, bias, columns, x->out, at(x, c, i + r, j));
+        store_row(sums + r * SUMS_ROW, bias, columns, x->out, at(x, i + r, j));
     }
 }
 
 /* Columns of C: the few from j on; its rows are the many, from i on. 16 rows at a time. */
 WIDE static void store_turned(const struct product *x, const float *sums, int64_t j,
-                              int64_t columns, int64_t i, int64_t rows, void *c)
+                              int64_t columns, int64_t i, int64_t rows)
 {
-    float bias[MOST_ROWS], lines[LANES][MOST_ROWS];
+    float bias[GROUP], lines[LANES][GROUP];
     bias_of(x, j, columns, bias);
     for (int64_t r = 0; r < rows; r += LANES) {
         for (int64_t q = 0; q < columns; q += LANES) {
@@ -318,38 +320,49 @@ WIDE static void store_turned(const struct product *x, const float *sums, int64_
             }
         }
         for (int64_t l = 0; l < LANES && r + l < rows; l++) {
-            store_row(lines[l], bias, columns, x->out, at(x, c, i + r + l, j));
+            store_row(lines[l], bias, columns, x->out, at(x, i + r + l, j));
         }
+    }
+}
+
+/* The first n rows of few against a panel of so many columns. */
+static void run_group(const struct product *x, const float *few, int64_t n, const float *panel,
+                      int64_t columns, int64_t depth, float *sums, bool goes_on)
+{
+    int64_t row = x->few.step == 1 ? DEPTH : 1, step = x->few.step == 1 ? 1 : MOST_ROWS;
+    int64_t vectors = whole_vectors(columns) / LANES;
+    for (int64_t i = 0, rows; i < n; i += rows) {
+        bool is_narrow = vectors == 1 && n - i >= MORE_ROWS;
+        rows = is_narrow ? MORE_ROWS : n - i < ROWS ? n - i : ROWS;
+        tile_function *tile = is_narrow ? tile_12_1 : tiles[rows - 1][vectors - 1];
+        tile(depth, few + i * row, row, step, panel, sums + i * SUMS_ROW, goes_on);
     }
 }
 
 static void run_task(const struct product *x, int64_t block, int64_t group, struct task_memory *m)
 {
-    int64_t height = (x->few.size + x->blocks - 1) / x->blocks;
-    height = whole_vectors(height);
-    int64_t i0 = block * height, left = x->few.size - i0, rows = left < height ? left : height;
+    int64_t height = whole_vectors((x->few.size + x->blocks - 1) / x->blocks), i0 = block * height;
+    int64_t left = x->few.size - i0, rows = left < height ? left : height;
     int64_t j0 = group * x->panels * WIDTH, j1 = j0 + x->panels * WIDTH;
     j1 = j1 < x->many.size ? j1 : x->many.size;
-    int64_t row = x->few.step == 1 ? DEPTH : 1, step = x->few.step == 1 ? 1 : MOST_ROWS;
     for (int64_t p = 0; p < x->k && rows > 0; p += DEPTH) {
         int64_t depth = x->k - p < DEPTH ? x->k - p : DEPTH;
         pack_few(m->few, &x->few, i0, rows, p, depth, x->in);
         for (int64_t j = j0; j < j1; j += WIDTH) {
+            int64_t columns = j1 - j < WIDTH ? j1 - j : WIDTH;
             pack_panel(m->panel, &x->many, j, p, depth, x->in);
-            int64_t vectors = whole_vectors(j1 - j < WIDTH ? j1 - j : WIDTH) / LANES;
-            for (int64_t i = 0, n; i < rows; i += n) {
-                bool is_narrow = vectors == 1 && rows - i >= MORE_ROWS;
-                n = is_narrow ? MORE_ROWS : rows - i < ROWS ? rows - i : ROWS;
-                tile_function *tile = is_narrow ? tile_12_1 : tiles[n - 1][vectors - 1];
-                tile(depth, m->few + i * row, row, step, m->panel,
-                     m->sums + i * SUMS_ROW + (j - j0), p > 0);
+            for (int64_t i = 0; i < rows; i += GROUP) {
+                int64_t n = rows - i < GROUP ? rows - i : GROUP;
+                float *sums = x->k <= DEPTH ? m->sums : m->sums + i * SUMS_ROW + (j - j0);
+                run_group(x, m->few + i * (x->few.step == 1 ? DEPTH : 1), n, m->panel, columns,
+                          depth, sums, p > 0);
+                if (p + DEPTH >= x->k && x->is_turned) {
+                    store_turned(x, sums, i0 + i, n, j, columns);
+                } else if (p + DEPTH >= x->k) {
+                    store_straight(x, sums, i0 + i, n, j, columns);
+                }
             }
         }
-    }
-    if (rows > 0 && x->is_turned) {
-        store_turned(x, m->sums, i0, rows, j0, j1 - j0, x->c);
-    } else if (rows > 0) {
-        store_straight(x, m->sums, i0, rows, j0, j1 - j0, x->c);
     }
 }
 
