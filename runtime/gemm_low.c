@@ -43,7 +43,7 @@ struct task_memory {
     float few[MOST_ROWS * DEPTH], panel[DEPTH * WIDTH], sums[MOST_ROWS * SUMS_ROW];
 };
 
-/* A matrix of k by `size` (n_rows or columns of C): element (p, i) at p * step + i * next. */
+/* A matrix of k by `size` (rows or columns of C): element (p, i) at p * step + i * next. */
 struct side {
     const uint16_t *data;
     int64_t size, step, next;
