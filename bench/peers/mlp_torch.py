@@ -2,11 +2,12 @@
 
     python3 bench/peers/mlp_torch.py ATOLL_BENCH [RESULTS_JSON]
 
-mlp is 256-512-256, digits is 64-128-128-10; each in fp32, and in bf16 under torch.autocast. The three take turns: 100
-steps of each, 15 rounds, medians, in one run on one machine, each after a pause of 50 ms: OpenMP's threads spin on for
-some milliseconds after a turn, on the cores of whoever is next, which weighs most on the fastest. Also times the five
-matrix products of the fp32 mlp step alone, as PyTorch calls them: no step that uses such products can be faster than
-they are. Adds a "peers" row to RESULTS_JSON when it is given."""
+mlp is 256-512-256, digits is 64-128-128-10; each in fp32, and in bf16 under torch.autocast. The three take turns of a
+quarter of a second or a little more, in hundreds of steps: 15 rounds, medians, in one run on one machine, each after a
+pause of 50 ms: OpenMP's threads spin on for some milliseconds after a turn, on the cores of whoever is next. Turns are
+of equal time, since what a start costs (threads that sleep, cold caches) would weigh most on the fastest. Also times
+the five matrix products of the fp32 mlp step alone, as PyTorch calls them: no step that uses such products can be
+faster than they are. Adds a "peers" row to RESULTS_JSON when it is given."""
 import json
 import statistics
 import subprocess
@@ -19,7 +20,7 @@ except ImportError:
     print("torch is not installed: nothing to compare with")
     sys.exit(0)
 
-ROUNDS, STEPS, PAUSE = 15, 100, 0.05
+ROUNDS, STEPS, PAUSE, TURN = 15, 100, 0.05, 0.25
 MODELS = {
     "mlp": ((256, 512, 256), (torch.nn.GELU,)),
     "digits": ((64, 128, 128, 10), (torch.nn.GELU, torch.nn.ReLU)),
@@ -77,6 +78,14 @@ def timed(step):
     return (time.perf_counter() - start) / STEPS * 1e6
 
 
+def turn_of(run):
+    time.sleep(PAUSE)
+    start, took = time.perf_counter(), []
+    while time.perf_counter() - start < TURN:
+        took.append(run())
+    return statistics.mean(took)
+
+
 def row_of(bench, model, policy):
     atoll = subprocess.Popen([bench, "--steps", model, policy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -97,11 +106,10 @@ def row_of(bench, model, policy):
         products = make_products()
         runs["torch_products"] = lambda: timed(products)
     times = {name: [] for name in runs}
-    for turn in range(ROUNDS + 1):
+    for round_number in range(ROUNDS + 1):
         for name, run in runs.items():
-            time.sleep(PAUSE)
-            took = run()
-            if turn > 0:  # the first warms up
+            took = turn_of(run)
+            if round_number > 0:  # the first warms up
                 times[name].append(took)
     atoll.stdin.close()
     atoll.wait()
