@@ -318,7 +318,7 @@ static void emit_reducer(struct text *t, enum op op, enum dtype compute)
     struct text id = {.arena = t->arena};
     emit_identity(&id, op, compute);
     emit_fold(t, op, compute, s, type);
-    if (op == OP_all || op == OP_any) {
+    if (emit_is_logical(op)) {
         emit_fold(t, op, compute, "bool", "int32_t");
     }
     text_add(t,

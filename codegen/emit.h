@@ -38,6 +38,13 @@ void emit_column(struct text *t, const struct kernel *k);
 
 enum { CHUNK = 16384, LANES = 128, COLUMN_CHUNK = 128, TILE = 256 };
 
+/* Reductions of bools keep their lanes as the i32 that bools are in expressions: in i64, the type
+ * they are computed in elsewhere, half as many fit a register. */
+static inline bool emit_is_logical(enum op op)
+{
+    return op == OP_all || op == OP_any;
+}
+
 /* How many elements of the kernel's loop are worth a thread's turn, by the weight of its body: one
  * for a load or a cheap op, more for a function such as erf. Threads share a loop of more than
  * LEAST_BLOCKS blocks. No value depends on it. */

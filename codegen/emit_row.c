@@ -143,13 +143,6 @@ static uint32_t lanes_of(const struct row_emitter *r)
     return lanes;
 }
 
-/* Reductions of bools keep their lanes as the i32 that bools are in expressions: in i64, the type
- * they are computed in elsewhere, half as many fit a register. */
-static bool is_logical(const struct inst *inst)
-{
-    return inst->op == OP_all || inst->op == OP_any;
-}
-
 /* What one element of the phase's loop does. */
 static void emit_body(struct row_emitter *r, uint32_t phase, const char *indent, const char *lane)
 {
@@ -179,7 +172,7 @@ static void emit_body(struct row_emitter *r, uint32_t phase, const char *indent,
         if (inst->kind != INST_REDUCE || inst->ready != phase) {
             continue;
         }
-        if (is_logical(inst)) {
+        if (emit_is_logical(inst->op)) {
             text_add(r->t, "%sacc%u[%s] %s= (int32_t)", indent, i, lane,
                      inst->op == OP_all ? "&" : "|");
             emit_operand(r->t, k, inst->operands[0], inst->compute);
@@ -209,8 +202,9 @@ static void emit_line(struct row_emitter *r, uint32_t i, enum line line, const c
 {
     const struct inst *inst = &r->k->insts[i];
     const char *type = emit_type(inst->compute), *o = op_info[inst->op].name,
-               *s = emit_suffix(inst->compute), *lane = is_logical(inst) ? "int32_t" : type,
-               *fold = is_logical(inst) ? "bool" : s;
+               *s = emit_suffix(inst->compute),
+               *lane = emit_is_logical(inst->op) ? "int32_t" : type,
+               *fold = emit_is_logical(inst->op) ? "bool" : s;
     struct text *t = r->t;
     switch (line) {
     case LINE_LANES:

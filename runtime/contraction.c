@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
 #include "gemm.h"
 #include "gemm_low.h"
 #include "onednn.h"
@@ -217,34 +213,7 @@ static status run_direct(struct contraction_cache *cache, const struct contracti
             to[i] = to_##name(from[i]);                                                            \
         }                                                                                          \
     }
-#if defined(__AVX512F__)
-/* The same values from the processor's own conversions: exact, and to nearest even; subnormals are
- * kept whatever the control register says. */
-static void widen_f16(int64_t n, const uint16_t *from, float *to)
-{
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
-    }
-    for (; i < n; i++) {
-        to[i] = from_f16(from[i]);
-    }
-}
-static void narrow_f16(int64_t n, const float *from, uint16_t *to)
-{
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        _mm256_storeu_si256((__m256i *)(to + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i),
-                                            _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    }
-    for (; i < n; i++) {
-        to[i] = to_f16(from[i]);
-    }
-}
-#else
 DEFINE_CONVERSIONS(f16, uint16_t)
-#endif
 DEFINE_CONVERSIONS(bf16, uint16_t)
 DEFINE_CONVERSIONS(f8e4m3, uint8_t)
 DEFINE_CONVERSIONS(f8e5m2, uint8_t)

@@ -347,15 +347,9 @@ START_TEST(kept_stays_there)
 }
 END_TEST
 
-static void start(void)
-{
-    small_start();
-    setenv("ATOLL_CACHE", small_kernels(), 1);
-}
-
 static void fill(TCase *tc)
 {
-    tcase_add_unchecked_fixture(tc, start, small_clean);
+    tcase_add_unchecked_fixture(tc, small_calls_start, small_clean);
     tcase_add_loop_test(tc, bits_of_the_cpu, 0, 2);
     tcase_add_loop_test(tc, fused_is_eager, 0, (int)ARRAY_LEN(ways));
     tcase_add_test(tc, device_is_in_the_key);

@@ -325,15 +325,9 @@ START_TEST(fc088_reads_that_choose)
 }
 END_TEST
 
-static void start(void)
-{
-    small_start();
-    setenv("ATOLL_CACHE", small_kernels(), 1);
-}
-
 static void fill(TCase *tc)
 {
-    tcase_add_unchecked_fixture(tc, start, small_clean);
+    tcase_add_unchecked_fixture(tc, small_calls_start, small_clean);
     tcase_add_loop_test(tc, fc081, 0, 4);
     tcase_add_loop_test(tc, fc082, 0, 2);
     tcase_add_loop_test(tc, fc084, 0, 2);

@@ -223,10 +223,11 @@ static void chained(const struct contraction *c, const struct matrix *a, const s
     dtype_store(c->c, to, (double)(c->has_bias ? sum + (float)bias->exact[j] : sum));
 }
 
-/* Sides of every remainder of blocks, panels and steps; both ways of turning; a batch. */
-static const int64_t low_sizes[][4] = {{1, 1, 1, 1},     {64, 80, 70, 1},  {7, 65, 300, 1},
-                                       {200, 17, 33, 1}, {3, 400, 257, 1}, {19, 129, 16, 3},
-                                       {70, 40, 512, 2}};
+/* Sides of every remainder of blocks, panels and steps; a batch. Of the last two C is turned, by
+ * flag 2, in one panel and in two, of one block and of two. */
+static const int64_t low_sizes[][4] = {{1, 1, 1, 1},     {64, 80, 70, 1},   {7, 65, 300, 1},
+                                       {200, 17, 33, 1}, {3, 400, 257, 1},  {19, 129, 16, 3},
+                                       {70, 40, 512, 2}, {20, 200, 300, 1}, {70, 330, 290, 1}};
 
 START_TEST(low_products_are_chains)
 {

@@ -327,16 +327,10 @@ START_TEST(reasons_are_complete)
 }
 END_TEST
 
-static void start(void)
-{
-    small_start();
-    setenv("ATOLL_CACHE", small_kernels(), 1);
-}
-
 static void fill(TCase *tc)
 {
     tcase_set_timeout(tc, 3600);
-    tcase_add_unchecked_fixture(tc, start, small_clean);
+    tcase_add_unchecked_fixture(tc, small_calls_start, small_clean);
     tcase_add_test(tc, reasons_are_complete);
 }
 
